@@ -110,3 +110,13 @@ def local_time(moment: str | pl.Expr, zone: str) -> pl.Expr:
 def digest(*parts: object) -> str:
     """Return a short fingerprint of some values."""
     return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:32]
+
+
+def rows_digest(rows: pl.DataFrame) -> str:
+    """Return a short fingerprint of rows in any order."""
+    flat = rows.with_columns(
+        pl.col(name).cast(pl.List(pl.String)).list.join("+")
+        for name, kind in rows.schema.items()
+        if isinstance(kind, pl.List)
+    )
+    return digest(len(rows), int(flat.hash_rows(seed=1).sum() or 0), rows.columns)

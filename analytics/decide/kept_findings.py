@@ -20,10 +20,9 @@ from pathlib import Path
 import polars as pl
 
 import analytics
-from analytics.capacity.jobs import load_jobs
 from analytics.decide.reversals import Reversals, load_records
 from analytics.decide.written_values import read, written
-from analytics.frames import digest
+from analytics.frames import digest, rows_digest
 from analytics.ledger.cache import facts_of
 from analytics.window import Inputs, history_start_ms
 from analytics.workloads.model import Context, Finding
@@ -113,10 +112,10 @@ class KeptFindings:
             *(_code(), settings.text("money.currency"), [hashlib.sha256(each or b"").hexdigest() for each in tables]),
             *(repr(context.settings), context.since_ms, context.until_ms, context.latest, context.fell_silent),
             *(sorted(context.ahead), repr(sorted(load_records(context.lake, context.until_ms).items()))),
-            *(repr(inventory.devices), repr(inventory.hosts_of), _rows(inventory.terms)),
-            *(hourly, _rows(context.rollups.allocations), _rows(load_jobs(context.lake))),
-            *(_rows(whole.segments), _rows(whole.lifetimes)),
-            _rows(whole.idle_intervals.filter(pl.col("end") > since_ms - WEEK_MS)),
+            *(repr(inventory.devices), repr(inventory.hosts_of), rows_digest(inventory.terms)),
+            *(hourly, rows_digest(context.rollups.allocations), rows_digest(context.jobs())),
+            *(rows_digest(whole.segments), rows_digest(whole.lifetimes)),
+            rows_digest(whole.idle_intervals.filter(pl.col("end") > since_ms - WEEK_MS)),
         )
 
 
@@ -135,16 +134,6 @@ def _hourly_sources(context: Context, first_ms: int) -> dict[str, str] | None:
         file.key: facts_of(file).get("hosts", "") for file in files if utc_day(first_ms) <= file.date < utc_day(last_ms)
     }
     return stated if all(stated.values()) else None
-
-
-def _rows(rows: pl.DataFrame) -> tuple[int, int, list[str]]:
-    """Return a fingerprint of rows in any order."""
-    flat = rows.with_columns(
-        pl.col(name).cast(pl.List(pl.String)).list.join("+")
-        for name, kind in rows.schema.items()
-        if isinstance(kind, pl.List)
-    )
-    return len(rows), int(flat.hash_rows(seed=1).sum() or 0), rows.columns
 
 
 def _digest(content: bytes) -> str:

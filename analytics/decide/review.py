@@ -144,18 +144,10 @@ def review(inputs: Inputs, ledger: WindowLedger, now_ms: int | None = None) -> R
 
 
 @dataclass(frozen=True)
-class RuleFindings:
-    """The rules' findings in a window and in the one a week before, regardless of people's actions.
-
-    `fleet` is the demand of every pool. `as_of_ms` is the moment as of which snoozes count.
-    """
+class RuleFindings(WindowFindings):
+    """The same with the context of the window; `as_of_ms` is the moment as of which snoozes count."""
 
     context: Context
-    findings: tuple[Finding, ...]
-    fleet: FleetDemand
-    last_week: tuple[Finding, ...]
-    reversals: Reversals | None
-    sensitivity: Mapping[int, float]
     as_of_ms: int
 
 
@@ -177,8 +169,8 @@ def find_in_window(
     as_of_ms = now_ms if end_ms is None else min(end_ms, now_ms)
     if ledger.inside.segments.is_empty():
         # whose work ended and whose was only not seen cannot be told apart
-        unseen = FleetDemand.of(unseen_since_ms=context.until_ms)
-        return RuleFindings(context, (), unseen, (), None, held_gpu_hours(context.inside.segments), as_of_ms)
+        unseen, hours = FleetDemand.of(unseen_since_ms=context.until_ms), held_gpu_hours(context.inside.segments)
+        return RuleFindings((), unseen, (), None, hours, pl.DataFrame(), {}, context, as_of_ms)
     place = KeptFindings(inputs, context)
     found = place.read()
     if found is None:
@@ -189,8 +181,7 @@ def find_in_window(
                 place.keep(found)
     small_workloads.give(context, found.small_work)
     short_runs_beside.give(context, found.short_beside)
-    of_rules = (found.findings, found.fleet, found.last_week, found.reversals, found.sensitivity)
-    return RuleFindings(context, *of_rules, as_of_ms)
+    return RuleFindings(**vars(found), context=context, as_of_ms=as_of_ms)
 
 
 def window_findings(context: Context) -> WindowFindings:

@@ -22,29 +22,13 @@ from analytics.proportions import Estimate
 from analytics.workloads.model import Confidence, Evidence, Finding, Outlook
 from analytics.workloads.pool_demand import FleetDemand, PoolDemand, Release, Reserve
 
-_QUANTITIES = (
-    quantities.Amount,
-    quantities.Bytes,
-    quantities.Date,
-    quantities.Day,
-    quantities.GpuHours,
-    quantities.Minutes,
-    quantities.Moment,
-    quantities.Number,
-    quantities.Share,
-    quantities.ShortDate,
-    quantities.ShortDay,
-    quantities.ShortHour,
-    quantities.Span,
-    quantities.WeekHour,
-)
 _CLASSES: Mapping[str, type[Any]] = {
     each.__name__: each
     for each in (
         *(Finding, Confidence, Outlook, Evidence, Reversals, Reversal, Rate, Estimate),
         *(FleetDemand, PoolDemand, Release, Reserve, PeakDemand, Backtest, WeekAhead),
         *(PoolOutlook, DemandForecast, DemandSeries, Crossing, Fan, ForecastTest),
-        *_QUANTITIES,
+        *(each for each in vars(quantities).values() if quantities.Quantity in getattr(each, "__bases__", ())),
     )
 }
 _NAMES: Mapping[type[Any], tuple[str, tuple[str, ...]]] = {

@@ -23,7 +23,7 @@ from typing import NamedTuple, Self, TypeVar
 import polars as pl
 
 from analytics.decode import read_days
-from analytics.frames import arrow, digest
+from analytics.frames import arrow, rows_digest
 from analytics.ledger.day import PARTS
 from analytics.ledger.stitch import on_several_hosts
 from analytics.ledger.unused_files import discarding
@@ -166,16 +166,6 @@ def facts_of(file: LakeFile) -> dict[str, str]:
         return {}
 
 
-def digest_of(rows: pl.DataFrame) -> str:
-    """Return a fingerprint of rows in any order."""
-    flat = rows.with_columns(
-        pl.col(name).cast(pl.List(pl.String)).list.join("+")
-        for name, kind in rows.schema.items()
-        if isinstance(kind, pl.List)
-    )
-    return digest(int(flat.hash_rows(seed=1).sum()), len(rows), int(rows["time"].sum()))
-
-
 @dataclass(frozen=True)
 class Manifest:
     """The sources of every day of the ledger, from the newest file of `gpu_lifetime`, which is written last.
@@ -288,7 +278,7 @@ def keep_tables(
         parted = sorted(own.partition_by("day", as_dict=True, include_key=False).items())
         days[table.name] = {utc_day(int(day) * DAY_MS): each for (day,), each in parted}
         staying = {} if dates is None else {d: of for d, of in manifest.contents[table.name].items() if d not in dates}
-        made = {date: digest_of(each.select(table.names)) for date, each in days[table.name].items()}
+        made = {date: rows_digest(each.select(table.names)) for date, each in days[table.name].items()}
         contents[table.name] = staying | made
     last = replace(manifest, contents=contents).facts()
     for table in OVER_DAYS:

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 
 import polars as pl
 
-from analytics.capacity.jobs import POOL_MODEL, QueueOrder, ended_by_limit, load_jobs, load_withheld
+from analytics.capacity.jobs import POOL_MODEL, QueueOrder, ended_by_limit, load_withheld
 from analytics.inventory import Inventory
 from analytics.language.languages import time_zone
 from analytics.money.offers import load_offers
@@ -83,7 +83,7 @@ class Planning:
     @cached_property
     def jobs(self) -> pl.DataFrame:
         """Return every job of the lake as the queue reads it: `analytics.capacity.jobs.JOB_SCHEMA`."""
-        return ended_by_limit(load_jobs(self._inputs.lake), self._ledger.summary.until_ms)
+        return ended_by_limit(self._context().jobs(), self._ledger.summary.until_ms)
 
     @cached_property
     def rooms(self) -> tuple[PoolRoom, ...]:

@@ -44,10 +44,11 @@ def held_findings(context: Context) -> Iterator[Candidate]:
     now = still_going_each(context, rows)
     # a process list says nothing of a GPU that its processes have left since
     idle = _left(context).union(*now.values())
-    sources = by_candidate(rows).agg(NEWEST_SOURCE)["user_source"].to_list()
+    about = by_candidate(rows).agg(NEWEST_SOURCE, pl.col("host", "user", "whom").first())
+    sources = about["user_source"].to_list()
     figures, power_w = idle_numbers("held", every, rows, now, sources), _power_means(rows)
-    for number, segments in enumerate(parts_of(rows, len(sources))):
-        host, user, whose = segments.select("host", "user", "whom").row(0)
+    names = about.select("host", "user", "whom").iter_rows()
+    for number, (segments, (host, user, whose)) in enumerate(zip(parts_of(rows, len(sources)), names, strict=True)):
         current = now.get(number, ())
         listed = (gpu for gpu in context.users.beyond(current) if gpu not in idle)
         known = held_evidence(context, current)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache, partial
 
 import polars as pl
 
 from analytics.capacity.forecast import lead_days
+from analytics.capacity.jobs import load_jobs
 from analytics.inventory import Inventory, load_inventory
 from analytics.language.languages import time_zone
 from analytics.ledger.build import recent
@@ -57,6 +59,7 @@ def open_context(
         ),
         latest=_is_latest(ledger.window, ledger, seen, now_ms),
         lake=inputs.lake,
+        jobs=cache(partial(load_jobs, inputs.lake)),
         now_ms=now_ms,
         ahead=frozenset(seen.ahead),
         floors=ledger.floors,

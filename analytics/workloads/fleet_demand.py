@@ -12,7 +12,7 @@ import polars as pl
 
 from analytics.capacity.demand import hourly_levels, hourly_most
 from analytics.capacity.forecast import HORIZON_DAYS, demand_series, outlook
-from analytics.capacity.jobs import POOL_MODEL, PoolModel, ended_by_limit, load_jobs, queued_hours, waiting
+from analytics.capacity.jobs import POOL_MODEL, PoolModel, ended_by_limit, queued_hours, waiting
 from analytics.capacity.next_week import PoolHours, WeekAhead, weeks_ahead
 from analytics.capacity.peak_demand import (
     HISTORY_MIN_DAYS,
@@ -100,7 +100,7 @@ def queued(context: Context) -> pl.DataFrame:
     rows = context.whole.segments.select("gpu", "host", "time", "end").join(
         pool_members(context).drop("host"), on="gpu"
     )
-    jobs = ended_by_limit(load_jobs(context.lake), context.until_ms)
+    jobs = ended_by_limit(context.jobs(), context.until_ms)
     return waiting(jobs, rows, (history_start_ms(context), context.until_ms))
 
 

@@ -11,6 +11,8 @@ from datetime import tzinfo
 from functools import update_wrapper
 from typing import Generic, TypeVar
 
+import polars as pl
+
 from analytics.capacity.jobs import PoolModel
 from analytics.inventory import Inventory
 from analytics.language.language import Sentence, SentenceList
@@ -143,6 +145,8 @@ class Context:
     latest: bool
     """True if the lake has no newer row, so that processes may still be there."""
     lake: Lake
+    jobs: Callable[[], pl.DataFrame]
+    """Returns every job of the lake, with JOB_SCHEMA; read once for this window and the one a week before."""
     now_ms: int = 0
     """The wall clock's time."""
     ahead: frozenset[str] = frozenset()
