@@ -2,8 +2,7 @@
 
 Memory is what NVML shows with default settings (ECC on where that is the default). FP16 is dense with tensor cores and
 FP32 sums, from NVIDIA's data sheets, as are FP8 and FP4 (dense, too; on GeForce cards with FP32 sums) and NVLink (both
-directions, all links of a card; 0 is none). `context_w` and `spinning_w` are what a card drew that was held idle and that
-one spinning thread kept busy, measured (docs/measured-on-hardware.md). MIG profiles are those of NVIDIA's MIG user guide, the compute capability
+directions, all links of a card; 0 is none). MIG profiles are those of NVIDIA's MIG user guide, the compute capability
 that of NVIDIA's table of CUDA GPUs. An empty field is not known, or a format that the card lacks. For a present card
 the device table's own `mem_total_bytes` is better.
 """
@@ -53,8 +52,6 @@ class Card:
     bandwidth_gb_per_s: float | None
     nvlink_gb_per_s: float
     tdp_w: float | None
-    context_w: float | None
-    spinning_w: float | None
     mig_slices: int
     mig_profiles: tuple[MigProfile, ...]
 
@@ -127,7 +124,7 @@ def _card(row: Mapping[str, str]) -> Card:
     )
 
 
-_PERHAPS = ("fp16_tflops", "fp8_tflops", "fp4_tflops", "bandwidth_gb_per_s", "tdp_w", "context_w", "spinning_w")
+_PERHAPS = ("fp16_tflops", "fp8_tflops", "fp4_tflops", "bandwidth_gb_per_s", "tdp_w")
 """Columns that may be unknown."""
 
 

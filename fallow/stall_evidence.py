@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,29 +37,50 @@ MEASURED: Mapping[str, CardDraw] = MappingProxyType(
 )
 """By the column `model` of `device`; docs/measured-on-hardware.md has the measurement."""
 
-SPINNING_SHARE = min(card.spinning_w / card.limit_w for card in MEASURED.values())
-"""The share of its power limit that an unmeasured card is taken to draw while kernels only spin. On small cards an idle context
-draws more (a T4: 26 of 70 W), so their power is no witness."""
+_LEAST = min(MEASURED.values(), key=lambda card: card.spinning_w / card.limit_w)
+"""Unmeasured cards are taken to draw its shares of their power limit. On small cards an idle context draws more (a T4: 26 of 70 W),
+so that their power is no witness and their time stays work."""
 
-_SLACK = 1.05
-_CAPPED_SHARE = 0.5
-"""A card near its limit may work as hard as the limit permits, so a low cap takes the witness away."""
+_SLACK = 1.1
+"""Cards of one model differ, and a warm card draws more than a cold one."""
+
+_CAPPED_SHARE = 0.6
+"""A card whose limit was lowered may work as hard as the limit permits: from this share of it on, low power says nothing."""
 
 
-def spinning_most_w(model: str | None, limit_w: float | None) -> float | None:
-    """Return the highest draw (W) that power counts as a witness for spinning kernels; None where too little is known."""
+class RestingDraw(NamedTuple):
+    """The most that a card draws with an open context, and with kernels that only wait, in W."""
+
+    context_w: float
+    spinning_w: float
+
+
+def resting_draw(model: str | None, limit_w: float | None, rated_w: float | None = None) -> RestingDraw | None:
+    """Return what a card draws that does no work; None where too little is known.
+
+    Args:
+        model: the column `model` of `device`.
+        limit_w: its power limit as it is set.
+        rated_w: the limit that its maker states; without it the set limit counts.
+    """
     card = MEASURED.get(model or "")
     if card is None:
-        return None if limit_w is None else _SLACK * SPINNING_SHARE * limit_w
-    most_w = _SLACK * card.spinning_w
-    return most_w if limit_w is None else min(most_w, _CAPPED_SHARE * limit_w)
+        of_limit_w = rated_w or limit_w
+        if of_limit_w is None:
+            return None
+        scale = of_limit_w / _LEAST.limit_w
+        context_w, spinning_w = _LEAST.context_w * scale, _LEAST.spinning_w * scale
+    else:
+        context_w, spinning_w = card.context_w, card.spinning_w
+    most_w = _SLACK * spinning_w if limit_w is None else min(_SLACK * spinning_w, _CAPPED_SHARE * limit_w)
+    return RestingDraw(min(_SLACK * context_w, most_w), most_w)
 
 
-KERNELS_FROM_PCT = 90.0
-"""Utilization from which a kernel is resident all the time, as a waiting kernel is; one that spun always was measured at 98 %.
-Shorter bursts are work until hours of them show a pattern."""
+RESIDENT_PCT = 97.0
+"""Utilization from which a kernel is resident all the time, as a kernel that waits is: one that spun read 98 % where it was started
+again and again. Shorter bursts are work until hours of them show a pattern."""
 
-_PIPE_MOST_PCT = 0.2  # twice the resolution of the lake; 0.0 while a block spun
+_PIPE_MOST_PCT = 0.2  # GPM resolves 0.1 %; 0.0 while a block spun
 _LINK_MOST_BYTES_PER_S = 4 * 2**20  # at most 1.4 MiB/s at rest; 6.7 MiB/s came with 300 launches a second
 
 ACTIVITY_MOST: Mapping[str, float] = MappingProxyType(
@@ -69,7 +90,7 @@ ACTIVITY_MOST: Mapping[str, float] = MappingProxyType(
         "fp64_active_pct": _PIPE_MOST_PCT,
         "fp32_active_pct": _PIPE_MOST_PCT,
         "fp16_active_pct": _PIPE_MOST_PCT,
-        "dram_active_pct": 0.5,  # 0.0 while a block spun; 8 % beside matrix products for half of the time
+        "dram_active_pct": _PIPE_MOST_PCT,
         "mem_util_pct": 1.0,
         "encoder_util_pct": 0.0,
         "decoder_util_pct": 0.0,
@@ -85,5 +106,5 @@ ACTIVITY_NEEDED = ("tensor_active_pct", "fp32_active_pct", "dram_active_pct", "p
 """The columns that must be known before activity counts as a witness. Launches cross PCIe, so its traffic tells tiny kernels, which
 leave the other counters near 0 as well, from one kernel that waits."""
 
-CONTEXT_LEAST_BYTES = 100 * 2**20
-"""Less memory in use than any CUDA context takes: no kernel can be resident."""
+NO_CONTEXT_BYTES = 64 * 2**20
+"""Less memory in use than any CUDA context takes: no process was on the GPU at that moment."""

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent.snapshot import WATCHED, SinceClock
 from fallow.clock import format_duration
-from fallow.stall_evidence import (
-    ACTIVITY_MOST,
-    ACTIVITY_NEEDED,
-    CONTEXT_LEAST_BYTES,
-    KERNELS_FROM_PCT,
-    spinning_most_w,
-)
+from fallow.stall_evidence import ACTIVITY_MOST, ACTIVITY_NEEDED, NO_CONTEXT_BYTES, RESIDENT_PCT, resting_draw
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,23 +37,23 @@ def judge(row: GpuRow, before: GpuRow | None, device: DeviceRow) -> Judgement:
     util_pct, coverage = row.get("gpu_util_pct"), row.get("gpu_util_coverage_ratio")
     if row["health"] not in WATCHED or util_pct is None or coverage is None or coverage < _OBSERVED_FROM:
         return _UNKNOWN
-    if util_pct < KERNELS_FROM_PCT:
+    if util_pct < RESIDENT_PCT:
         return Judgement(stalled=False, columns=("gpu_util_pct",))
     for column, most in ACTIVITY_MOST.items():
         if (value := values.get(column)) is not None and value > most:
             return Judgement(stalled=False, columns=(column,))
-    draw_w, spinning_w = _draw_w(row, before), spinning_most_w(device.get("model"), device.get("power_limit_w"))
+    draw_w, resting = _draw_w(row, before), resting_draw(device.get("model"), device.get("power_limit_w"))
     mem_used_bytes, witnesses = row.get("mem_used_bytes"), 0
     columns: tuple[str, ...] = ()
-    if draw_w is not None and spinning_w is not None:
-        if draw_w > spinning_w:
+    if draw_w is not None and resting is not None:
+        if draw_w > resting.spinning_w:
             return Judgement(stalled=False, columns=("power_w",))
         witnesses, columns = 1, ("power_w",)
     if None not in map(values.get, ACTIVITY_NEEDED):
         witnesses, columns = witnesses + 1, columns + ACTIVITY_NEEDED
     if row.get("process_count") == 0:
         witnesses, columns = witnesses + 1, (*columns, "process_count")
-    if mem_used_bytes is not None and mem_used_bytes < CONTEXT_LEAST_BYTES:
+    if mem_used_bytes is not None and mem_used_bytes < NO_CONTEXT_BYTES:
         witnesses, columns = witnesses + 1, (*columns, "mem_used_bytes")
     return Judgement(stalled=True, columns=columns) if witnesses >= _WITNESSES else _UNKNOWN
 

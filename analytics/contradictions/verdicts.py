@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
+from fallow.stall_evidence import NO_CONTEXT_BYTES
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -37,9 +38,6 @@ POWER_AGAINST_ENERGY = "power_against_energy"
 POWER_REPEATS = "power_repeats"
 ACTIVITY_REPEATS = "activity_repeats"
 MEMORY_WITHOUT_CONTEXT = "memory_without_context"
-
-NO_CONTEXT_BYTES = 64 * 2**20
-"""Less memory in use than any CUDA context takes: no process was on the GPU at that moment."""
 
 _LEAST_MS = 10 * MINUTE_MS
 """Shorter repetition happens by itself, and a verdict within ten minutes is soon enough."""

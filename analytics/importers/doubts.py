@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.contradictions.verdicts import NO_CONTEXT_BYTES
 from analytics.importers.model import PROCESSES, TRUE_MS, Imported
 from analytics.importers.processes import flat
 from analytics.importers.ticks import MOST_GPUS, interval_fits, interval_text
 from fallow.clock import HOUR_MS, MINUTE_MS, format_duration, format_ms
 from fallow.errors import InputError
 from fallow.output import say_lines, show
+from fallow.stall_evidence import NO_CONTEXT_BYTES
 from fallow.units import format_bytes
 
 

@@ -32,7 +32,6 @@ from analytics.ledger.day_processes import lists_of, process_day, read_listed
 from analytics.ledger.day_rows import REFUTED, RELEASED, UNKNOWN, DayRows, Defect, read_day_rows
 from analytics.ledger.day_segments import find_segments
 from analytics.ledger.day_stalls import OtherWitnesses, stall_signs
-from analytics.ledger.power_curves import RestingDraw
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.unused_files import UnusedFiles
 from analytics.mig import Instance
@@ -41,6 +40,7 @@ from fallow import schema
 from fallow.clock import DAY_MS, parse_day_ms
 from fallow.lake import Lake, LakeFile
 from fallow.process_memory import reuse_memory
+from fallow.stall_evidence import RestingDraw
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class HostDay:
         files = sorted((file.key, file.size_bytes, file.version) for table in self.files.values() for file in table)
         allocations = [frame.rows() for frame in (self.allocations, self.unplaced) if len(frame)]
         instances = sorted((uuid, each.parent, each.share) for uuid, each in self.instances.items())
-        return (files, allocations, instances, sorted((gpu, *vars(each).values()) for gpu, each in self.draws.items()))
+        return (files, allocations, instances, sorted((gpu, *each) for gpu, each in self.draws.items()))
 
 
 def build_day(days: Sequence[HostDay], settings: LedgerSettings) -> dict[str, pl.DataFrame]:

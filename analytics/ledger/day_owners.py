@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from analytics.contradictions.verdicts import NO_CONTEXT_BYTES
 from analytics.ledger.columns import NONE, Codes, Floats, Ints, Mask, Places
 from analytics.ledger.day_processes import Lists, RowOwner, last_at, sort_key
 from analytics.ledger.day_rows import ASLEEP, DayRows
 from analytics.ledger.settings import LedgerSettings
 from analytics.mig import MIG_PREFIX, Instance
+from fallow.stall_evidence import NO_CONTEXT_BYTES
 
 
 @dataclass(frozen=True)

@@ -22,28 +22,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from analytics.ledger.columns import Codes, Columns, Floats, Mask, Places, run_starts
-from analytics.ledger.day_owners import NO_CONTEXT_BYTES, USE, Held
+from analytics.ledger.day_owners import USE, Held
 from analytics.ledger.day_processes import Lists
 from analytics.ledger.day_rows import THROTTLED, DayRows
-from analytics.ledger.power_curves import RestingDraw
 from analytics.ledger.settings import LedgerSettings
 from fallow.clock import MINUTE_MS
+from fallow.stall_evidence import ACTIVITY_MOST, NO_CONTEXT_BYTES, RESIDENT_PCT, RestingDraw
 
 NO_SIGN, WAITING, KEPT_ALIVE, DOUBTFUL = range(4)
 """What witnesses say of a row: nothing, its kernels only wait, it belongs to a keep-alive, or one witness alone speaks against work."""
 
-RESIDENT_PCT = 97.0
-"""A kernel that waits never ends: a spinning one read 98 % where it was started again and again (docs/measured-on-hardware.md)."""
 FEW_SMS_PCT = 5.0
 """One spinning block keeps 1 to 2 % of the SMs active, a ring of a few channels 5 %: so few do no work by themselves."""
-MANY_SMS_PCT = 30.0
-"""NCCL runs at most 32 blocks, which is 24 % of an H100's SMs and 30 % of an A100's."""
-UNIT_ACTIVE_PCT = 0.2
-"""Tensor, FP16, FP32 and FP64 pipes and memory bandwidth: GPM resolves 0.1 %, and kernels that wait use none."""
-PCIE_BYTES_PER_S = 5e6
-"""A hundred thousand kernel launches a second read more than this; a kernel that waits needs none."""
-NVLINK_BYTES_PER_S = 10e6
-"""An idle link carries next to nothing."""
 WRITTEN_BYTES_PER_S = 50e6
 """A checkpoint writes faster than this to disk or network; logs write less."""
 THROTTLED_SHARE = 0.05
@@ -144,23 +134,23 @@ def _witnesses(rows: DayRows, at: Places, draws: _Draws, others: OtherWitnesses)
     no_process = rows.process_count[at] == 0
     no_memory = rows.floats["mem_used_bytes"][at] < NO_CONTEXT_BYTES
     sm, dram = rows.floats["sm_active_pct"][at], rows.floats["dram_active_pct"][at]
-    works = (sm > MANY_SMS_PCT) | (dram > UNIT_ACTIVE_PCT)
+    works = (sm > ACTIVITY_MOST["sm_active_pct"]) | (dram > ACTIVITY_MOST["dram_active_pct"])
     pipes = np.full(len(at), np.nan)
     if not works.all():
-        for values in others.units(UNITS).values():
+        for name, values in others.units(UNITS).items():
             pipes = np.fmax(pipes, values[at])
-        works |= pipes > UNIT_ACTIVE_PCT
+            works |= values[at] > ACTIVITY_MOST[name]
     # units that many kernels leave alone need a draw that arithmetic exceeds
     some_known = ~np.isnan(sm) | ~np.isnan(pipes)
-    no_unit = (sm <= FEW_SMS_PCT) | (dram <= UNIT_ACTIVE_PCT) | (some_known & no_more_than_context)
+    no_unit = (sm <= FEW_SMS_PCT) | (dram <= ACTIVITY_MOST["dram_active_pct"]) | (some_known & no_more_than_context)
     return tuple(each & ~works for each in (little_power, no_unit, no_process, no_memory))
 
 
 def _shows_work(rows: DayRows, at: Places) -> Mask:
     """Return the rows with traffic of the card, or with clocks that are held down: then low power says nothing."""
     found = np.zeros(len(at), bool)
-    for kind, most in (("pcie", PCIE_BYTES_PER_S), ("nvlink", NVLINK_BYTES_PER_S)):
-        found |= _traffic(rows, kind)[at] > most
+    for kind in ("pcie", "nvlink"):
+        found |= (_traffic(rows, kind) > _most_traffic(kind))[at]
     for name in (*THROTTLED["power"], *THROTTLED["thermal"]):
         found |= rows.rates[name][at] > THROTTLED_SHARE
     return found
@@ -169,6 +159,10 @@ def _shows_work(rows: DayRows, at: Places) -> Mask:
 def _traffic(rows: DayRows, kind: str) -> Floats:
     """Return the larger of both directions; NaN where neither is known."""
     return np.fmax(rows.floats[f"{kind}_tx_bytes_per_s"], rows.floats[f"{kind}_rx_bytes_per_s"])
+
+
+def _most_traffic(kind: str) -> float:
+    return ACTIVITY_MOST[f"{kind}_rx_bytes_per_s"]
 
 
 def _is_written(rows: DayRows, at: Places, host_rows: Columns) -> Mask:
@@ -202,7 +196,7 @@ def _kept_alive(rows: DayRows, held: Held, lists: Lists, ran: Mask, draws: _Draw
     ran &= small
     if not ran.any():
         return nothing
-    ran &= ~(_traffic(rows, "pcie") > PCIE_BYTES_PER_S)
+    ran &= ~(_traffic(rows, "pcie") > _most_traffic("pcie"))
     cpu = np.append(lists.cpu_util_pct, np.nan)[held.list_of_row] <= QUIET_CPU_PCT
     named = np.append(lists.keeps_alive, False)[held.list_of_row]
     at = np.flatnonzero((ran | (held.zero & (held.kind == USE) & small)) & (cpu | named))

@@ -25,7 +25,7 @@ from analytics.ledger.cache import HostShare, Manifest, keep_tables, shares_of_h
 from analytics.ledger.day import SOURCES, HostAllocations, HostDay, build_day
 from analytics.ledger.day_files import Built, DayTask, WorkOrder, WrittenDay, joined_rows, lake_id_of, with_incomplete
 from analytics.ledger.lifetimes import by_day
-from analytics.ledger.power_curves import resting_draws
+from analytics.ledger.resting_draws import resting_draws
 from analytics.ledger.rollups import TABLES, Rollups
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.unused_files import discarding

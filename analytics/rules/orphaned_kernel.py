@@ -13,7 +13,6 @@ from collections.abc import Iterator
 import polars as pl
 
 from analytics.language.sentences import tr
-from analytics.ledger.day_owners import NO_CONTEXT_BYTES
 from analytics.workloads import waste
 from analytics.workloads.finding_parts import label, words_for
 from analytics.workloads.model import Context, of_gpus
@@ -27,6 +26,7 @@ from analytics.workloads.stalled_work import (
     stalled_candidates,
 )
 from fallow.clock import MINUTE_MS
+from fallow.stall_evidence import NO_CONTEXT_BYTES
 
 NO_CONTEXT, CONTEXT = "no context", "memory held"
 _WORDS = {

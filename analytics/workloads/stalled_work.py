@@ -13,7 +13,6 @@ import polars as pl
 from analytics.intervals import SPAN_MS
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr
-from analytics.ledger.day_stalls import RESIDENT_PCT
 from analytics.states import IN_USE
 from analytics.workloads.commands import Ties, ending_command, look_command, on_host, own_processes, ties
 from analytics.workloads.finding_parts import counted, label
@@ -23,6 +22,7 @@ from analytics.workloads.processes import work_segments
 from analytics.workloads.rule import UNASKED, Candidate
 from analytics.workloads.window_end import still_going
 from fallow.clock import HOUR_MS
+from fallow.stall_evidence import RESIDENT_PCT
 
 HUNG, WAITS_FOR_RANK, UNOWNED, KEPT = "hung", "waits for a rank", "without a process", "kept alive"
 

@@ -25,7 +25,7 @@ from analytics.frames import empty, milliseconds
 from analytics.inventory import load_inventory
 from analytics.ledger.build import Ledger, put_together
 from analytics.ledger.day import SOURCES, HostDay, build_day, load_allocations
-from analytics.ledger.power_curves import resting_draws
+from analytics.ledger.resting_draws import resting_draws
 from analytics.ledger.rollups import TABLES, Rollups
 from analytics.window import load_window_ledger, open_inputs
 from fallow import parquet, schema
