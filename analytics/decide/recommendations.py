@@ -169,7 +169,7 @@ class Recommendation:
 class Waste:
     """The wasted time of a window and its whole cents.
 
-    Waste is time that was down, unallocated, allocated but unused or held idle, and the unused part of low use. Cents
+    Waste is time that was down, unallocated, allocated but unused, held idle or stalled, and the unused part of low use. Cents
     are None if nothing has a price.
 
     Attributes:

@@ -200,7 +200,7 @@ def waste(found: Recommendations) -> Table:
         notes=(
             *_unconfirmed(whole),
             tr(
-                "Waste is GPU time that was down, unallocated, allocated but unused or held idle, and the unused part of low use ({low} GPU-hours).",
+                "Waste is GPU time that was down, unallocated, allocated but unused, held idle or stalled, and the unused part of low use ({low} GPU-hours).",
                 low=low,
             ),
             tr(
