@@ -287,7 +287,7 @@ class KeptLedger:
     def days(self, dates: Sequence[str]) -> dict[str, dict[str, HostDay]]:
         """Return some days by date and host, as the lake has them now; expired days without hosts, because they stay as they are kept."""
         files = {table.name: self.lake.files(table.name, dates=dates) for table in SOURCES}
-        found = host_days(self.inventory, self.allocations.near(dates), files, self.expired)
+        found = host_days(self.inventory, self.allocations, files, self.expired)
         return found | {date: {} for date in dates if date in self.expired and date in self.manifest.days}
 
     def prints_of(self, days: Days) -> dict[str, str]:

@@ -116,9 +116,10 @@ def host_days(
             if file.host in found.get(file.date, ()):
                 found[file.date][file.host][table.name].append(file)
     draws = resting_draws(inventory)
+    allocated = allocations.on_days(found)
     return {
         date: {
-            host: HostDay(host, date, own, *allocations.of(host, date), inventory.instances(host), draws.get(host, {}))
+            host: HostDay(host, date, own, *allocated.of(host, date), inventory.instances(host), draws.get(host, {}))
             for host, own in hosts.items()
         }
         for date, hosts in found.items()

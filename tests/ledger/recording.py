@@ -103,9 +103,10 @@ class Recording:
                 for sample in those:
                     if (sample.of_host, sample.day) in files:
                         files[sample.of_host, sample.day][name].append(sample.moved(newest))
+            allocated = allocations.on_days({utc_day(day * DAY_MS) for _, day in files})
             days = []
             for (host, day), own in sorted(files.items()):
-                spans, unplaced = allocations.of(host, utc_day(day * DAY_MS))
+                spans, unplaced = allocated.of(host, utc_day(day * DAY_MS))
                 name, by_ms = f"{host}{_OF_DAY}{day}", (newest - day) * DAY_MS
                 later = [pl.col("start", "end") + by_ms]
                 days.append(
