@@ -115,14 +115,20 @@ class Rollups:
         names = tuple(dict.fromkeys((*(name for name in ("time", "host", "gpu") if name in table.names), *columns)))
         starts = [each for each in (since_ms, self.window.since_ms) if each is not None]
         first = utc_day(max(starts) - DAY_MS) if starts else ""  # an hour or a list may reach over midnight
-        key = (table.name, names, first)
-        if key not in self._read:
+        read = [(key, frame) for key, frame in list(self._read.items()) if key[0] == table.name]
+        has_all = (frame for key, frame in read if key[2] <= first and {*names} <= {*key[1]})
+        found = next(has_all, None)
+        if found is None:
             files = [file for file in self.files.get(table.name, ()) if file.date >= first]
             kept = read_days(files, table, names, self._damaged)
             loose = [frame.select(names) for frame in self.loose.get(table.name, ())]
             by = [name for name in ("gpu", "host", "time") if name in names]
-            self._read[key] = pl.concat([kept, *loose], how="vertical_relaxed").sort(by)
-        return self._rows_inside(self._read[key], max(starts, default=None))
+            found = pl.concat([kept, *loose], how="vertical_relaxed").sort(by, maintain_order=True)
+            self._read[table.name, names, first] = found
+            for key, _ in read:
+                if first <= key[2] and {*key[1]} <= {*names}:  # the new frame has its rows
+                    self._read.pop(key, None)
+        return self._rows_inside(found.select(names), max(starts, default=None))
 
     @property
     def _damaged(self) -> OnUnusable | None:

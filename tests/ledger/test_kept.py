@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from analytics.ledger import build, cache, made_days
+from analytics.ledger import build, cache, made_days, rollups
 from analytics.ledger.build import load_ledger, load_recent
 from analytics.ledger.cache import OVER_DAYS
 from analytics.ledger.day import PARTS
@@ -83,6 +83,17 @@ def test_a_second_command_reads_what_the_first_kept_and_other_settings_are_kept_
     assert other != record(SUMMARY_COLUMNS, summarise(first))
     assert numbers(filled, **OTHER) == other
     assert builds == 2 * EVERY_DAY
+
+
+def test_rows_that_were_read_are_not_read_again_for_a_later_start_or_fewer_columns(
+    filled: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    since_ms = T0 + 2 * DAY * 1000
+    kept = load(filled).rollups
+    own = kept.hourly("energy_mj", since_ms=since_ms)
+    assert 0 < len(own) < len(kept.hourly("energy_mj", "power_mean_w"))
+    monkeypatch.setattr(rollups, "read_days", None)
+    assert kept.hourly("energy_mj", since_ms=since_ms).equals(own)
 
 
 def stored(lake: Lake) -> dict[str, float]:
