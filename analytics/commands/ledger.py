@@ -15,6 +15,7 @@ from analytics.money.accounts import GROUPS
 from analytics.money.focus import FOCUS_VERSION, Biller, focus_rows
 from analytics.money.window_money import Money
 from analytics.render.tables import PAGES, as_csv, as_parquet
+from analytics.report.coverage import LOOKED_BACK_MS
 from analytics.report.parts import LedgerFigures
 from analytics.tables.accounts import (
     ACCOUNT_COLUMNS,
@@ -149,6 +150,7 @@ _LEDGER = TableVerb(
     flags=_flags,
     check=_check,
     since="all",
+    history_ms=LOOKED_BACK_MS,
 )
 add_arguments = _LEDGER.add_arguments
 
@@ -158,7 +160,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.focus:
         return _LEDGER.run(args)
     _check(args)
-    given = open_verb(args, since=_LEDGER.since)
+    given = open_verb(args, since=_LEDGER.since, history_ms=_LEDGER.history_ms)
     write_focus(args.focus, given)
     say_left_out(given.whole.inputs.lake, given.whole.ledger)
     _say_remarks(given.whole.money)
