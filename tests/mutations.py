@@ -66,7 +66,7 @@ MUTATIONS = (
     # ledger
     Mutation("analytics/ledger/sampled.py", "<= limit).all(ignore_nulls=False).over(whole)", "<= limit).any(ignore_nulls=False).over(whole)", "tests/ledger/test_sampled.py"),
     Mutation("analytics/ledger/sampled.py", '& (pl.col("gpu_share") == 1)', "", "tests/ledger/test_sampled.py"),
-    Mutation("analytics/contradictions/verdicts.py", "NO_CONTEXT_BYTES = 64 * 2**20", "NO_CONTEXT_BYTES = 2**30", "tests/ledger/test_states.py"),
+    Mutation("fallow/stall_evidence.py", "NO_CONTEXT_BYTES = 64 * 2**20", "NO_CONTEXT_BYTES = 2**30", "tests/ledger/test_states.py"),
     Mutation("analytics/ledger/day_segments.py", "label[in_use & alike.zero & long] = HELD", "label[in_use & long] = HELD", "tests/ledger/test_states.py"),
     Mutation("analytics/ledger/day_segments.py", "(idle.length >= settings.idle_after_ms)", "(idle.length > settings.idle_after_ms)", "tests/promises/test_ledger.py"),
     Mutation("analytics/ledger/day_processes.py", "(np.abs(time - self.time[at]) <= self.reach[at])", "(np.abs(time - self.time[at]) < self.reach[at])", "tests/promises/test_ledger.py"),

@@ -2,7 +2,8 @@
 
 Utilization says that a kernel is resident, not that it does anything. The kernel of a hung collective, a kernel whose process is
 gone and the bursts of a keep-alive all read as work. Other witnesses tell them apart: the power against the model's own draw, the
-activity of the card's units, its traffic, the process list, the memory in use, the CPU time of the processes and what the host writes.
+activity of the card's units, its traffic, the process list, the CPU time of the processes and what the host writes. Utilization beside
+memory in which no context fits is a wrong reading and no stall (analytics/contradictions).
 
 One witness never decides. A row counts as *waiting* where at least two independent witnesses agree and none contradicts; where one
 alone speaks it counts as *doubtful*, which figures state as a bound. When in doubt it is work:
@@ -27,7 +28,7 @@ from analytics.ledger.day_processes import Lists
 from analytics.ledger.day_rows import THROTTLED, DayRows
 from analytics.ledger.settings import LedgerSettings
 from fallow.clock import MINUTE_MS
-from fallow.stall_evidence import ACTIVITY_MOST, NO_CONTEXT_BYTES, RESIDENT_PCT, RestingDraw
+from fallow.stall_evidence import ACTIVITY_MOST, RESIDENT_PCT, RestingDraw
 
 NO_SIGN, WAITING, KEPT_ALIVE, DOUBTFUL = range(4)
 """What witnesses say of a row: nothing, its kernels only wait, it belongs to a keep-alive, or one witness alone speaks against work."""
@@ -128,11 +129,10 @@ def _lasting(rows: DayRows, at: Places, least_ms: int) -> Places:
 
 
 def _witnesses(rows: DayRows, at: Places, draws: _Draws, others: OtherWitnesses) -> tuple[Mask, ...]:
-    """Return what power, units, process list and memory say against work in these rows; none does where a unit works."""
+    """Return what power, units and process list say against work in these rows; none does where a unit works."""
     drawn_w, gpu = draws.drawn_w(at), rows.gpu[at]
     little_power, no_more_than_context = drawn_w <= draws.spinning_w[gpu], drawn_w <= draws.context_w[gpu]
     no_process = rows.process_count[at] == 0
-    no_memory = rows.floats["mem_used_bytes"][at] < NO_CONTEXT_BYTES
     sm, dram = rows.floats["sm_active_pct"][at], rows.floats["dram_active_pct"][at]
     works = (sm > ACTIVITY_MOST["sm_active_pct"]) | (dram > ACTIVITY_MOST["dram_active_pct"])
     pipes = np.full(len(at), np.nan)
@@ -143,7 +143,7 @@ def _witnesses(rows: DayRows, at: Places, draws: _Draws, others: OtherWitnesses)
     # units that many kernels leave alone need a draw that arithmetic exceeds
     some_known = ~np.isnan(sm) | ~np.isnan(pipes)
     no_unit = (sm <= FEW_SMS_PCT) | (dram <= ACTIVITY_MOST["dram_active_pct"]) | (some_known & no_more_than_context)
-    return tuple(each & ~works for each in (little_power, no_unit, no_process, no_memory))
+    return tuple(each & ~works for each in (little_power, no_unit, no_process))
 
 
 def _shows_work(rows: DayRows, at: Places) -> Mask:

@@ -14,10 +14,10 @@ import duckdb
 import polars as pl
 import pytest
 
-from analytics.contradictions.verdicts import NO_CONTEXT_BYTES
 from analytics.intervals import SPAN_MS
 from fallow.clock import DAY_MS
 from fallow.schema import ALLOCATION, DEVICE, GPU, PROCESS
+from fallow.stall_evidence import NO_CONTEXT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -217,14 +217,13 @@ with witnesses as (
            coalesce(greatest(power_w, risen_mj / since_ms) <= spinning_w, false) as draws_little,
            coalesce(sm_pct <= 5 or dram_pct <= 0.2 or greatest(power_w, risen_mj / since_ms) <= context_w and sm_pct is not null, false) as runs_nothing,
            coalesce(process_count = 0, false) as has_no_process,
-           coalesce(mem_used_bytes < $no_context_bytes, false) as has_no_memory,
            spinning_w
     from used left join draw using (gpu)
 )
-select * exclude (drawn_w, draws_little, runs_nothing, has_no_process, has_no_memory, spinning_w),
+select * exclude (drawn_w, draws_little, runs_nothing, has_no_process, spinning_w),
        use.kind = 'use' and not zero and coalesce(util_pct >= 97, false)
        and not coalesce(drawn_w > spinning_w, false) and not coalesce(sm_pct > 30 or dram_pct > 0.2, false)
-       and draws_little::int + runs_nothing::int + has_no_process::int + has_no_memory::int >= 2 as waits
+       and draws_little::int + runs_nothing::int + has_no_process::int >= 2 as waits
 from witnesses
 """,
     "labelled": """

@@ -9,10 +9,10 @@ from unittest import mock
 
 from hypothesis import strategies as st
 
-from analytics.contradictions.verdicts import NO_CONTEXT_BYTES
 from analytics.ledger.settings import LedgerSettings
 from fallow import schema
 from fallow.clock import MINUTE_MS
+from fallow.stall_evidence import NO_CONTEXT_BYTES
 from tests.lakes import made_lake
 from tests.ledger.rows import GB, T0, Row, by_day, write
 

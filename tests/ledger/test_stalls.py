@@ -27,8 +27,6 @@ STALLED: dict[str, dict[str, Any]] = {
     "the draw of a context and idle tensor cores": LOW | {"tensor_active_pct": 0.0},
     "power and an empty list": UNOWNED | {"power_w": 110.0},
     "units and an empty list": UNOWNED | {"sm_active_pct": 1.0},
-    "an empty list and no memory": UNOWNED | {"mem_used_bytes": 4 * 2**20},
-    "power and no memory": LOW | {"process_count": None, "mem_used_bytes": 4 * 2**20},
 }
 DOUBTFUL: dict[str, dict[str, Any]] = {
     "power alone": LOW,
