@@ -78,8 +78,8 @@ def find_segments(
     runs = _runs(rows, use, alike, settings)
     of_runs = alike.take(runs.first)
     idle_intervals = np.flatnonzero(_begins(runs, of_runs.zero))
-    groups = _Groups.of(runs, of_runs, of_runs.zero)
-    label = _labels(groups, _Groups.of(runs, of_runs, of_runs.sign == WAITING), of_runs, settings)
+    groups = _RunGroups.of(runs, of_runs, of_runs.zero)
+    label = _labels(groups, _RunGroups.of(runs, of_runs, of_runs.sign == WAITING), of_runs, settings)
     view = _view(use, len(rows))
     weight = rows.weight[view]
     runs.values["perhaps_idle_ms"] += _time_beside_idle(groups, runs, of_runs, weight, settings)
@@ -254,7 +254,7 @@ def _ends(runs: Runs, groups: Places) -> Ints:
 
 
 @dataclass(frozen=True)
-class _Groups:
+class _RunGroups:
     """Groups of adjacent runs of one GPU, kind and owner, all of them marked or none: `first` run, `number` of each run's group.
 
     `follows` marks groups that continue the group before without a gap.
@@ -267,7 +267,7 @@ class _Groups:
     follows: Mask
 
     @classmethod
-    def of(cls, runs: Runs, alike: _Alike, marked: Mask) -> _Groups:
+    def of(cls, runs: Runs, alike: _Alike, marked: Mask) -> _RunGroups:
         begins = _begins(runs, alike.kind, alike.owner, marked)
         first = np.flatnonzero(begins)
         ends, gpu = _ends(runs, first), runs.gpu[first]
@@ -282,7 +282,7 @@ class _Groups:
         return self.new_gpu | last
 
 
-def _time_beside_idle(idle: _Groups, runs: Runs, alike: _Alike, weight: Ints, settings: LedgerSettings) -> Floats:
+def _time_beside_idle(idle: _RunGroups, runs: Runs, alike: _Alike, weight: Ints, settings: LedgerSettings) -> Floats:
     """Return, per run, the time beside its idle interval that may have belonged to it, where both together are long enough.
 
     The row before one at 0 may have worked at its start only; the row after, where it is a mean, at its end only.
@@ -310,14 +310,14 @@ def _time_beside_idle(idle: _Groups, runs: Runs, alike: _Alike, weight: Ints, se
 
 def _doubtful_time(runs: Runs, alike: _Alike, settings: LedgerSettings) -> Floats:
     """Return, per run, the time that may be stalled: one witness speaks against work, for long or up to the edge of the day."""
-    groups = _Groups.of(runs, alike, alike.sign == DOUBTFUL)
+    groups = _RunGroups.of(runs, alike, alike.sign == DOUBTFUL)
     if not len(groups.first):
         return np.zeros(0)
     long = ((groups.length >= settings.stalled_after_ms) | groups.at_edge)[groups.number]
     return np.where((alike.sign == DOUBTFUL) & long, runs.end - runs.start, 0).astype(np.float64)
 
 
-def _labels(idle: _Groups, stalls: _Groups, alike: _Alike, settings: LedgerSettings) -> Codes:
+def _labels(idle: _RunGroups, stalls: _RunGroups, alike: _Alike, settings: LedgerSettings) -> Codes:
     """Return the kind, with use split into held, stalled and busy, and into zero and stalling where only the next day can decide."""
     label = alike.kind.copy()
     if not len(label):

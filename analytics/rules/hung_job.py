@@ -26,7 +26,7 @@ from analytics.workloads.stalled_work import (
     HUNG,
     STALLED_LABELS,
     STALLED_THRESHOLDS,
-    KindEvidence,
+    StallEvidence,
     mean_over_time,
     stack_command,
     stalled_candidates,
@@ -72,7 +72,7 @@ HUNG_JOB = Rule(
 )
 
 
-def _fall(context: Context, rows: pl.DataFrame) -> KindEvidence:
+def _fall(context: Context, rows: pl.DataFrame) -> StallEvidence:
     """Return which GPU fell first in the newest stall, how many fell from work, and how to see where the first one waits."""
     starts = rows.group_by("host", "gpu").agg(pl.col("segment_start").max()).sort("segment_start", "gpu")
     (host, gpu, first_ms), rest = starts.row(0), starts["segment_start"][1:]
@@ -95,4 +95,4 @@ def _fall(context: Context, rows: pl.DataFrame) -> KindEvidence:
         if gpu in now
         else []
     )
-    return KindEvidence(numbers, [] if fell else [tr("none of its GPUs was observed at work before")], notes)
+    return StallEvidence(numbers, [] if fell else [tr("none of its GPUs was observed at work before")], notes)

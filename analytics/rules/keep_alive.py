@@ -19,7 +19,7 @@ from analytics.workloads import waste
 from analytics.workloads.finding_parts import label, words_for
 from analytics.workloads.model import Context, of_gpus
 from analytics.workloads.rule import Candidate, HistoryNeed, Rule
-from analytics.workloads.stalled_work import KEPT, STALLED_LABELS, STALLED_THRESHOLDS, KindEvidence, stalled_candidates
+from analytics.workloads.stalled_work import KEPT, STALLED_LABELS, STALLED_THRESHOLDS, StallEvidence, stalled_candidates
 from fallow.clock import MINUTE_MS
 
 NAMED, UNNAMED = "named", "unnamed"
@@ -59,10 +59,10 @@ KEEP_ALIVE = Rule(
 )
 
 
-def _tool(context: Context, rows: pl.DataFrame) -> KindEvidence:
+def _tool(context: Context, rows: pl.DataFrame) -> StallEvidence:
     """Return whether a process on these GPUs in the window is named like a known tool; without the name, doubt remains."""
     listed = context.rollups.processes(context.since_ms).filter(pl.col("gpu").is_in(rows["gpu"].unique().implode()))
     names = [*listed["command"].drop_nulls(), *listed["arguments"].drop_nulls()]
     is_named = any(KEEPER.search(name) for name in names)
     failed = [] if is_named else [tr("no known tool is named: a short regular job looks the same")]
-    return KindEvidence({"tool": NAMED if is_named else UNNAMED}, failed)
+    return StallEvidence({"tool": NAMED if is_named else UNNAMED}, failed)

@@ -20,7 +20,7 @@ from analytics.workloads.stalled_work import (
     STALLED_LABELS,
     STALLED_THRESHOLDS,
     WAITS_FOR_RANK,
-    KindEvidence,
+    StallEvidence,
     stack_command,
     stalled_candidates,
     working_rows,
@@ -55,13 +55,13 @@ STRAGGLER = Rule(
 )
 
 
-def _awaited(context: Context, rows: pl.DataFrame) -> KindEvidence:
+def _awaited(context: Context, rows: pl.DataFrame) -> StallEvidence:
     working = working_rows(context).filter(pl.col("work").is_in(rows["work"].drop_nulls().implode()))
     during = working.filter((pl.col("time") < rows["end"].max()) & (pl.col("end") > rows["time"].min()))
     awaited = sorted(set(during["gpu"]) - set(rows["gpu"]))
     numbers = {"gpus_of_the_job": len({*rows["gpu"], *working["gpu"]}), "working_gpus": "+".join(awaited) or None}
     there = during.filter(pl.col("gpu").is_in(awaited)).sort("end", "gpu")
     if not still_going(context, rows) or there.is_empty():
-        return KindEvidence(numbers)
+        return StallEvidence(numbers)
     host, gpu = there.select("host", "gpu").row(-1)
-    return KindEvidence(numbers, next_command=stack_command(context, host, [gpu], rows["user"][0]))
+    return StallEvidence(numbers, next_command=stack_command(context, host, [gpu], rows["user"][0]))

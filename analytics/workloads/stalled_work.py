@@ -36,7 +36,7 @@ MUCH_MORE = 2.0
 
 
 @dataclass(frozen=True)
-class KindEvidence:
+class StallEvidence:
     """What a rule says of its stalled rows beside the shared evidence."""
 
     numbers: Mapping[str, EvidenceValue] = field(default_factory=dict)
@@ -92,7 +92,7 @@ def _beside_work(context: Context, stalled: pl.DataFrame) -> pl.Series:
 
 
 def stalled_candidates(
-    context: Context, kind: str, more: Callable[[pl.DataFrame], KindEvidence] = lambda _: KindEvidence()
+    context: Context, kind: str, more: Callable[[pl.DataFrame], StallEvidence] = lambda _: StallEvidence()
 ) -> Iterator[Candidate]:
     """Yield a candidate per work and user with the stalled time of a kind; GPUs of a job on several hosts are one candidate.
 

@@ -50,7 +50,7 @@ def reported(gpus: Sequence[Gpu], when: Mask, *, power_w: float) -> None:
 
 
 @situation(**DAYS, fires="hung_job", may=BESIDE)
-def collective_that_hangs(fleet: Fleet) -> None:
+def rank_that_never_comes(fleet: Fleet) -> None:
     """Half a day into a job of eight GPUs one rank crashes, and two minutes later all others wait."""
     gpus = fleet.host("h1", H100, 8)
     hang(fleet, gpus[3:4], fleet.between(0.5))
