@@ -123,21 +123,31 @@ HOURLY_COLUMNS = (
     *("peak_share_low_pct", "peak_share_high_pct", "peak_share_ms", "peak_share_by"),
     *("tensor_active_mean_pct", "tensor_used_ms", "tensor_unused_ms"),
 )
+_OF_USER = ("host", "gpu", "user")
 _SUMS = ("busy_ms", "measured_ms", "low_ms", "high_ms", "tensor_measured_ms", "tensor_ms", "tensor_unused_ms")
 
 
 def busy_hours(pieces: pl.DataFrame, hourly: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of `pieces` in the state active, cut at full hours, with the sums of `CardUse` and `peak_by`.
 
-    `pieces` have host, gpu, time, end, state, gpu_ms and kernel_share; `hourly` has HOURLY_COLUMNS. Without any measured hour there
-    are no rows. Users who follow each other on a GPU within an hour share the figures of that hour.
+    `pieces` have host, gpu, user, time, end, state, gpu_ms and kernel_share; `hourly` has HOURLY_COLUMNS. Without any measured hour
+    there are no rows. An hour counts as measured for a user who has the GPU throughout it: else its figures are others' as well,
+    which readers of the user's rows may not see.
     """
     hours = hourly.filter(pl.col("peak_share_ms") > 0)
     busy = pieces.filter(pl.col("state") == "active")
     if hours.is_empty():
         busy = busy.clear()
-    rows = cut(busy, HOUR_MS, "hour", sums=("gpu_ms",)).with_columns(time_of_hour=pl.col("hour") * HOUR_MS)
-    rows = rows.join(hours, left_on=("host", "gpu", "time_of_hour"), right_on=("host", "gpu", "time"), how="left")
+    own = cut(pieces.select(*_OF_USER, "time", "end"), HOUR_MS, "hour", sums=())
+    whole_hours = own.group_by(*_OF_USER, "hour").agg(own_ms=SPAN_MS.sum()).filter(pl.col("own_ms") >= HOUR_MS)
+    theirs = (
+        whole_hours.with_columns(time=pl.col("hour") * HOUR_MS)
+        .join(hours, on=("host", "gpu", "time"))
+        .drop("time", "own_ms")
+    )
+    rows = cut(busy, HOUR_MS, "hour", sums=("gpu_ms",)).join(
+        theirs, on=(*_OF_USER, "hour"), how="left", nulls_equal=True
+    )
     kernel_ms, gpu_ms = pl.col("observed_ms") - pl.col("zero_ms"), pl.col("gpu_ms")
     # an hour may have other states beside this one, whose share with a kernel is not this one's
     own_share = pl.when(SPAN_MS < HOUR_MS).then("kernel_share")
