@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # how long an example takes says more about the machine than about the code; the same examples in every run, so that a
 # change is judged by what it changed: `make test-all` tries more of them, `make fuzz` looks for new ones
 settings.register_profile("fallow", deadline=None, derandomize=True, max_examples=8)
-settings.register_profile("more", deadline=None, derandomize=True, max_examples=60)
+settings.register_profile("more", deadline=None, derandomize=True, max_examples=40)
 settings.register_profile("random", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("fallow")
 
