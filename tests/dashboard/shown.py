@@ -70,6 +70,11 @@ class Shown:
                 found.append([Shown(cell).text for cell in cells])
         return found
 
+    @property
+    def heads(self) -> list[str]:
+        """The titles of the columns of its tables: a table of further rows has those of the first."""
+        return [each.text for each in self.all_of("Table")[0].all("scope", "col")]
+
     def hints(self, name: str) -> list[list[str]]:
         """The lines that a chart shows under the pointer, place after place."""
         return hints(self.tree, name)
@@ -153,8 +158,9 @@ def long_site(base: Path) -> NumbersSite:
 
 
 HOUR_MS = 3_600_000
-UNUSED = ("free", "reserved", "held")
-GIVEN = ("active", "low", "held", "reserved")
+UNUSED = ("free", "reserved", "held", "stalled")
+IDLE = ("stalled", "held", "reserved")
+GIVEN = ("active", "low", *IDLE)
 UNKNOWN = "unknown"
 
 

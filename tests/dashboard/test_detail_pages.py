@@ -158,11 +158,19 @@ def test_who_had_it_is_the_ledger_s_time(teams: Site) -> None:
     gpu = shared_gpu(teams)
     page = gpu_page(teams, gpu)
     table = next(each for each in parts(page) if getattr(each, "className", "") == "listed" and "user" in words(each))
-    rows = teams.spans().filter((pl.col("gpu") == gpu) & pl.col("state").is_in(["active", "low", "held", "reserved"]))
+    rows = teams.spans().filter(
+        (pl.col("gpu") == gpu) & pl.col("state").is_in(["active", "low", "stalled", "held", "reserved"])
+    )
     for user in rows["user"].unique():
         assert (user or "(no user)") in words(table)
     heads = [words(each) for each in parts(table) if type(each).__name__ == "Th" and each.scope == "col"]
-    assert heads == ["user", "job", "from", "until", *map(state_label, ("active", "low", "held", "reserved"))]
+    assert heads == [
+        "user",
+        "job",
+        "from",
+        "until",
+        *map(state_label, ("active", "low", "stalled", "held", "reserved")),
+    ]
 
 
 def test_the_events_of_a_gpu_are_those_of_the_lake(teams: Site, fleet_lake: Lake) -> None:

@@ -59,6 +59,7 @@ _WASTE = {
     "free": "unallocated GPUs",
     "reserved": "allocated GPUs without a process",
     "held": "GPUs held idle",
+    "stalled": "stalled GPUs",
 }
 _FIGURE = re.compile(r"[\d,]+\.\d+")
 
@@ -110,13 +111,14 @@ def test_the_headline_is_the_ledgers(site: NumbersSite, asked: Question) -> None
     if not spent.observed_ms:
         assert line == "Nothing was observed in this window."
         return
-    free, reserved, held, active = (
-        share(spent.sum(state), spent.observed_ms) for state in ("free", "reserved", "held", "active")
+    free, reserved, held, stalled, active = (
+        share(spent.sum(state), spent.observed_ms) for state in ("free", "reserved", "held", "stalled", "active")
     )
     wasted = written(spent.sum(*UNUSED))
     assert line == (
         f"{wasted} of {written(spent.observed_ms)} observed GPU-hours were not used: "
-        f"{free} unallocated, {reserved} allocated but unused, {held} held idle; {active} were busy."
+        f"{free} unallocated, {reserved} allocated but unused, {held} held idle, {stalled} stalled; "
+        f"{active} were busy."
     )
 
 
@@ -142,7 +144,7 @@ def figures(site: NumbersSite, asked: Question) -> dict[str, tuple[str, list[str
 
     found = {
         "useful": tile("active"), "unused": tile(*UNUSED),
-        **{state_label(state): tile(state) for state in ("held", "reserved", "free", "unavailable")},
+        **{state_label(state): tile(state) for state in (*UNUSED, "unavailable")},
         "paid": (f"{paid:,.0f}", [money(paid, "USD"), f"{written(spent.total_ms)} GPU-hours"]),
         "observed": (percent(seen["share"]), [f"{written(ms(seen['observed_gpu_hours']))} GPU-hours"]),
     }  # fmt: skip
@@ -304,7 +306,7 @@ def test_unobserved_time_is_unknown_and_not_zero(site: NumbersSite) -> None:
     assert told["idle"]["share"] is None
     shown = site.shown("/", NOTHING)
     states = tiles(shown)
-    for name in ("useful", "unused", *map(state_label, ("held", "reserved", "free", "unavailable"))):
+    for name in ("useful", "unused", *map(state_label, (*UNUSED, "unavailable"))):
         assert states[name].all("className", "figure")[0].text == UNKNOWN, name
     idle = site.shown("/method", NOTHING).panel("idle")
     assert {row[3] for row in idle.rows()} == {UNKNOWN}

@@ -19,6 +19,7 @@ from dashboard.access.people import VIEWER, Reader
 from tests.dashboard.conftest import by_id
 from tests.dashboard.shown import (
     GIVEN,
+    IDLE,
     UNKNOWN,
     UNUSED,
     NumbersSite,
@@ -162,14 +163,16 @@ def test_the_coverage_of_each_group_is_the_ledgers(site: NumbersSite, asked: Que
 
 STATES_SAID = re.compile(
     r"([\d,.]+) of ([\d,.]+) observed GPU-hours were not used: ([\d,.]+) unallocated, ([\d,.]+) allocated but unused, "
-    r"([\d,.]+) held idle; ([\d,.]+) were busy, ([\d,.]+) at low use, ([\d,.]+) down\. "
+    r"([\d,.]+) held idle, ([\d,.]+) stalled; ([\d,.]+) were busy, ([\d,.]+) at low use, ([\d,.]+) down\. "
     r"(\S+ %|unknown) of the time was observed\."
 )
 
 
 def states(spent: Spent) -> tuple[str, ...]:
     """What the line above a GPU's or a host's states has to say."""
-    named = (written(spent.sum(state)) for state in ("free", "reserved", "held", "active", "low", "unavailable"))
+    named = (
+        written(spent.sum(state)) for state in ("free", "reserved", "held", "stalled", "active", "low", "unavailable")
+    )
     coverage = share(spent.observed_ms, spent.total_ms)
     return written(spent.sum(*UNUSED)), written(spent.observed_ms), *named, coverage
 
@@ -181,7 +184,7 @@ def said(panel: Shown) -> tuple[str, ...]:
 
 
 def stays(shown: Shown, first: int) -> list[float]:
-    """The sums of the columns of who had it: active, low, held, reserved."""
+    """The sums of the columns of who had it, of GIVEN."""
     rows = shown.panel("stays").rows()
     return [sum(float(row[first + at].replace(",", "")) for row in rows) for at in range(len(GIVEN))]
 
@@ -325,7 +328,7 @@ def test_who_was_given_what_is_the_ledgers(site: NumbersSite, asked: Question, g
     ranks = {each["label"]: each for each in site.told.report(asked)[f"{group}s"]}
     panel = site.shown("/users", asked).panel(f"{group}s")
     rows = named(panel.rows(), told)
-    heads = [each.text for each in panel.all("scope", "col")]
+    heads = panel.heads
     at = heads.index("GPU-hours")
     is_measured = any(row["peak_share_high"] is not None for row in told.values())
     assert ("share of peak" in heads, "busy without tensor cores" in heads) == (is_measured, is_measured)
@@ -337,28 +340,27 @@ def test_who_was_given_what_is_the_ledgers(site: NumbersSite, asked: Question, g
         spent, rank = Spent.of_account(row), ranks[name]
         place = "" if rank["rank_efficiency"] is None else f"{rank['rank_efficiency']}/{rank['rank_efficiency_of']}"
         useful_ms, low_ms = useful_and_low(row)
-        cost = [] if is_unpriced else [UNKNOWN if row["paid"] is None else f"{row['paid']:,.2f}"]
-        used = [share_of_peak(row), percent(row["without_tensor_share"])] if is_measured else []
-        shown = rows[name][at:]
-        assert shown[6 + len(used)].partition(" ")[0] == place
-        assert [*shown[: 6 + len(used)], *shown[7 + len(used) :]] == [
-            written(given(spent)),
-            written(useful_ms),
-            written(low_ms),
-            written(spent.sum("held")),
-            written(spent.sum("reserved")),
-            percent(row["efficiency"]),
-            *used,
-            *cost,
-        ], name
+        cost = UNKNOWN if row["paid"] is None else f"{row['paid']:,.2f}"
+        peak, without_tensor = share_of_peak(row), percent(row["without_tensor_share"])
+        shown = dict(zip(heads[at:], rows[name][at:], strict=True))
+        assert shown.pop("rank").partition(" ")[0] == place
+        assert shown == {
+            "GPU-hours": written(given(spent)),
+            "useful": written(useful_ms),
+            state_label("low"): written(low_ms),
+            **{state_label(state): written(spent.sum(state)) for state in IDLE},
+            "efficiency": percent(row["efficiency"]),
+            **({"share of peak": peak, "busy without tensor cores": without_tensor} if is_measured else {}),
+            **({} if is_unpriced else {f"cost, {site.told.currency}": cost}),
+        }, name
         drawn = [each["props"]["style"]["width"] for each in lengths[name].tree["props"]["children"]]
-        parts = (useful_ms, low_ms, spent.sum("held"), spent.sum("reserved"))
+        parts = (useful_ms, low_ms, *map(spent.sum, IDLE))
         widths = [float(each.rstrip("%")) for each in drawn]
         assert widths == pytest.approx([100 * part / most_ms for part in parts if part], abs=0.006), name
     assert list(rows) == sorted(rows, key=lambda name: (-given(Spent.of_account(told[name])), name))
     every = Spent.together(Spent.of_account(row) for row in told.values())
-    assert panel.finding.startswith(f"{share(every.sum('held', 'reserved'), given(every))} of {written(given(every))} ")
-    lost = {name: Spent.of_account(row).sum("held", "reserved") for name, row in told.items()}
+    assert panel.finding.startswith(f"{share(every.sum(*IDLE), given(every))} of {written(given(every))} ")
+    lost = {name: Spent.of_account(row).sum(*IDLE) for name, row in told.items()}
     most = max(lost, key=lost.__getitem__)
     assert panel.finding.endswith(f" {most} has the most, {written(lost[most])} GPU-hours.")
 
@@ -383,16 +385,21 @@ def test_one_users_page_is_their_row_and_their_jobs_add_up_to_it(site: NumbersSi
         useful_ms, low_ms = useful_and_low(row)
         assert facts["GPU-hours allocated"] == written(given(spent))
         assert (facts["useful"], facts["low, unused"]) == (written(useful_ms), written(low_ms))
-        unused = (facts[state_label("held")], facts[state_label("reserved")])
-        assert unused == (written(spent.sum("held")), written(spent.sum("reserved")))
+        assert {state: facts[state_label(state)] for state in IDLE} == {
+            state: written(spent.sum(state)) for state in IDLE
+        }
         assert facts["efficiency"].split(",")[0] == percent(row["efficiency"])
         assert facts.get("share of peak", UNKNOWN) == share_of_peak(row)
         assert facts["cost"] == money(row["paid"], site.told.currency)
-        jobs = shown.panel("jobs").rows()
-        for column, states in ((3, GIVEN), (4, ("active", "low")), (5, ("held",)), (6, ("reserved",))):
+        panel = shown.panel("jobs")
+        jobs = [dict(zip(panel.heads, job, strict=True)) for job in panel.rows()]
+        of_states = {"GPU-hours allocated": GIVEN, "used": ("active", "low")} | {
+            state_label(state): (state,) for state in IDLE
+        }
+        for column, states in of_states.items():
             sums = sum(float(job[column].replace(",", "")) for job in jobs)
             assert sums == pytest.approx(spent.sum(*states) / 3.6e6, abs=0.0501 * len(jobs)), (name, column)
-        costs = [job[9] for job in jobs]
+        costs = [job["cost"] for job in jobs]
         if row["paid"] is None:
             assert set(costs) == {UNKNOWN}
         elif UNKNOWN not in costs:
