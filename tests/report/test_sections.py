@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, date
 from typing import TYPE_CHECKING
@@ -68,6 +69,21 @@ def part(text: str, title: str) -> list[str]:
     return [line.strip() for line in block.splitlines()]
 
 
+def side_by_side(text: str, title: str, name: str) -> tuple[list[str], list[str]]:
+    """The titles of a table's columns and the cells of one of its rows, with those for which there was no room beside."""
+    blocks = text[text.index(f"\n{title}\n") :].split("\n\n")
+    titles, cells = [], []
+    for block in blocks:
+        lines = [re.split(r" {2,}", line.strip()) for line in block.splitlines()]
+        head = next((line for line in lines if line[0] == "name"), None)
+        if head is None:
+            break
+        row = next(line for line in lines if line[0] == name)
+        titles += head[bool(titles) :]
+        cells += row[bool(cells) :]
+    return titles, cells
+
+
 def items(text: str, title: str) -> list[str]:
     """The findings of a list under a heading, each on a line of its own."""
     return [each.strip() for each in " ".join(part(text, title)[1:]).split("- F-")]
@@ -111,12 +127,25 @@ def test_people_have_their_rank_beside_their_efficiency(week: Report) -> None:
     like = week.people.users[0]
     people = tuple(person(like, f"user{number}", 100 - number, number + 1, "vision") for number in range(15))
     of_vision = replace(week.people, users=people, teams=(person(like, "vision", 100, 2, "vision"),))
-    rows = part(text_of(changed(week, people=of_vision)), "GPU TIME BY USER")
-    assert " ".join(rows[3].split()) == "user0 vision 100.0 50.0 0.0 25.0 25.0 50.0 % 1/7 H100 SXM"
-    assert "1,234.56" in text_of(changed(week, people=of_vision))
+    text = text_of(changed(week, people=of_vision))
+    titles, first = side_by_side(text, "GPU TIME BY USER", "user0")
+    assert titles[titles.index("efficiency") + 1] == "rank"
+    assert dict(zip(titles, first, strict=True)) == {
+        "name": "user0",
+        "team": "vision",
+        "GPU-hours": "100.0",
+        "useful": "50.0",
+        "Low use": "0.0",
+        "Stalled": "0.0",
+        "Held idle": "25.0",
+        "Allocated, unused": "25.0",
+        "efficiency": "50.0 %",
+        "rank": "1/7 H100 SXM",
+        "cost, USD": "1,234.56",
+    }
     by_sm = "348.8 GPU-hours of low use count as useful in proportion to their activity: SM activity for 50.0 % of them"
-    assert by_sm in " ".join(text_of(changed(week, people=of_vision)).split())
-    assert "and 3 more with 261.0 GPU-hours" in text_of(changed(week, people=of_vision))
+    assert by_sm in " ".join(text.split())
+    assert "and 3 more with 261.0 GPU-hours" in text
     nameless = replace(week.people, teams=(replace(of_vision.teams[0], name=None),))
     assert "GPU TIME BY TEAM" not in text_of(changed(week, people=nameless))
 
