@@ -93,7 +93,8 @@ def test_the_check_of_a_lake_in_words_and_as_json(allocations: Allocations, lake
     assert "ALLOCATED BUT NEVER MEASURED 2.0 GPU-hours in 1 allocation." in text
     assert "2.0 j2 bob - h1 the GPU never reported" in text
     assert "USED WITHOUT AN ALLOCATION 2.0 GPU-hours on hosts that have allocations." in text
-    assert "h1 ann 1.0 0.0 0.0 1.0" in text
+    assert "host user GPU-hours Held idle Stalled Low use Busy" in text
+    assert "h1 ann 1.0 0.0 0.0 0.0 1.0" in text
     # j4: nothing shows where it was
     assert "1.0 GPU-hours are allocated by number only: the GPUs are not known." in text
 

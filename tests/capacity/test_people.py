@@ -37,7 +37,7 @@ def test_jobs_of_a_user() -> None:
     own = narrowed(whole, Scope(user="ann"), costs, inventory(ROWS), owners())
     first, none, shared = jobs(own.segments, costs)
     assert (first.name, first.gpus, first.allocated_ms) == ("slurm:1", ("a1", "a2"), 4 * HOUR_MS)
-    assert first.state_ms == {"reserved": 0, "held": HOUR_MS, "low": 0, "active": 3 * HOUR_MS}
+    assert first.state_ms == {"reserved": 0, "held": HOUR_MS, "stalled": 0, "low": 0, "active": 3 * HOUR_MS}
     assert (first.first_ms, first.last_ms) == (T0, T0 + 3 * HOUR_MS)
     assert first.cost is not None
     assert (none.name, none.shared, none.cost) == (None, False, None)  # no price for that card

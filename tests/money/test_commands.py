@@ -85,7 +85,7 @@ def test_the_json_keeps_its_keys_and_has_the_money_beside_them_and_the_csv_is_on
     money, energy = found["money"], found["energy"]
     spent = {"used": 3.44, "reserved": 3.44}
     assert (money["paid"], money["unpriced_gpu_hours"]) == (6.88, 0.5)
-    assert money["cost"] == dict.fromkeys(("held", "free", "unavailable", "unknown"), 0.0) | spent
+    assert money["cost"] == dict.fromkeys(("stalled", "held", "free", "unavailable", "unknown"), 0.0) | spent
     hourly = [(each["model"], each["hourly"]) for each in money["prices"]]
     assert hourly == [("NVIDIA H100 80GB HBM3", 6.88), ("NVIDIA Foo 9000", None)]
     assert (energy["kwh"], energy["known_share"]) == (None, pytest.approx(1 / 3))

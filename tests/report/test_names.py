@@ -83,7 +83,7 @@ def test_text_keeps_its_columns_and_json_the_names(lake: Lake, report: Callable[
     assert all(line.isprintable() for line in lines)
     assert [line for line in lines if len(line) > 100 and not line.startswith("    next ")] == []
     for section, figures in (
-        ("GPU TIME BY USER", "6.0 0.0 0.0 6.0 0.0 0.0 %"),
+        ("GPU TIME BY USER", "6.0 0.0 0.0 0.0 6.0 0.0 0.0 %"),
         ("BY POOL", "2 6.0 100.0 % 0.0 % 0.0 %"),
     ):
         at = next(number for number, line in enumerate(lines) if line.startswith(section))
