@@ -427,12 +427,16 @@ def _judge_power(rows: GpuReadings, at: Places, found: Contradictions) -> None:
 
 
 def _judge_activity(rows: GpuReadings, found: Contradictions) -> None:
-    """Drop means of activity that repeat to the last digit while other readings move."""
+    """Drop means of activity that repeat to the last digit on a card at work.
+
+    Light work may repeat them: a call each minute is as many samples in every row.
+    """
     for name in ("sm_active_pct", "gpu_util_pct"):
         if name not in rows.columns:
             continue
         values, util = rows.of(name), rows.of("gpu_util_pct")
-        for run in _runs(rows, _unchanged(rows, values, _EDGE_PCT), _LEAST_ROWS_OF_NOISE):
+        at = _unchanged(rows, values, _EDGE_PCT)
+        for run in _runs(rows, at[~(util[at] < _BUSY_PCT)], _LEAST_ROWS_OF_NOISE):
             if found.refuted[run].all() or not _is_noise(rows, name, run):
                 continue
             example = f"{name} stays {values[run.start]:.6g}"

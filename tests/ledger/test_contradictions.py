@@ -112,6 +112,10 @@ FINE: dict[str, Case] = {
         STUCK_UTIL | {"gpu_util_pct": np.where(np.arange(COUNT) < 10, 100.0, 0.0)}
     ),
     "a card that is lost, whose page repeats": alone(frozen(BUSY, 0) | {"health": "lost"}),
+    "a service that a monitor calls each minute at night": alone(
+        BUSY
+        | {"gpu_util_pct": np.where(np.arange(COUNT) < HOUR, noise(1, 9, 2), 1.67), "sm_active_pct": noise(1, 2, 2)}
+    ),
     "kernels that only memory denies": alone(UNLISTED | MOVING | {"mem_used_bytes": 4 * MIB}),
 }
 
