@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.findings.scenarios.builder import A100_80, GB, H100, L40S, Fleet
-from tests.findings.scenarios.situations import situation, train
+from tests.findings.scenarios.situations import hang, situation, train
 
 NEVER_IDLE = "held ending low_efficiency"
 
@@ -70,13 +70,10 @@ def failed_node_of_a_job(fleet: Fleet) -> None:
         gpu.is_in(lost, "lost")
 
 
-@situation(fires="inefficient", look_alike_of="held throttled stalls")
+@situation(fires="hung_job", look_alike_of="inefficient held throttled stalls")
 def collective_that_hangs(fleet: Fleet) -> None:
-    """A rank has died; the others spin in NCCL for two days: full utilization, hardly any power, hardly an SM."""
-    hangs = fleet.between(-2)
-    gpus = fleet.host("h1", H100, 4)
-    train(fleet, gpus, "ann", ~hangs)
-    train(fleet, gpus, "ann", hangs, util=100.0, sm=3.0, power_w=160.0, job="1002")
+    """A rank has died; the others spin in NCCL for two days: full utilization, hardly any power, few SMs, no unit at work."""
+    hang(fleet, fleet.host("h1", H100, 4), fleet.between(-2))
 
 
 @situation(days=15, look_alike_of=f"{NEVER_IDLE} reserved_unused never_used releasable_pool")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tests.findings.scenarios.builder import GB, Fleet, Gpu
 
 if TYPE_CHECKING:
@@ -78,6 +80,28 @@ def train(
     memory = {"mem_gb": 0.8 * card.mem_total_bytes / GB, "command": "python3"}
     settled = memory | {"slurm_job_id": job, "slurm_account": f"{user}-lab"}
     fleet.run(gpus, user, when, util=util, **(settled | rest))  # type: ignore[arg-type]  # run names each of them
+
+
+def hang(
+    fleet: Fleet, gpus: Sequence[Gpu], hung: Mask, *, sm: float = 14.0, power_w: float = 120.0, **process: Any
+) -> None:
+    """A training job of ann whose kernels only wait while it hangs."""
+    train(
+        fleet,
+        gpus,
+        "ann",
+        util=np.where(hung, 100.0, 96.0),
+        sm=np.where(hung, sm, 82.0),
+        power_w=np.where(hung, power_w, 650.0),
+        **process,
+    )
+    spin(gpus, hung)
+
+
+def spin(gpus: Sequence[Gpu], when: Mask) -> None:
+    """Kernels that use no unit of the card."""
+    for gpu in gpus:
+        gpu.dram, gpu.tensor = np.where(when, 0.1, gpu.dram), np.where(when, 0.0, gpu.tensor)
 
 
 def serve(

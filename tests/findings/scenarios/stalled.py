@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tests.findings.scenarios.builder import H100, Fleet
-from tests.findings.scenarios.situations import serve, situation, train
+from tests.findings.scenarios.builder import A100_80, H100, Fleet
+from tests.findings.scenarios.situations import hang, serve, situation, spin, train
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,28 +17,6 @@ if TYPE_CHECKING:
 BESIDE = "compute_oversized memory_oversized co_location mig_fit preallocated releasable_pool low_efficiency never_used blind_spot"
 AT_WORK = f"{BESIDE} inefficient imbalance stalls input_starved throttled"
 DAYS: dict[str, Any] = {"days": 1.5, "interval_s": 60}
-
-
-def hang(
-    fleet: Fleet, gpus: Sequence[Gpu], hung: Mask, *, sm: float = 14.0, power_w: float = 120.0, **process: Any
-) -> None:
-    """A training job of ann whose kernels only wait while it hangs."""
-    train(
-        fleet,
-        gpus,
-        "ann",
-        util=np.where(hung, 100.0, 96.0),
-        sm=np.where(hung, sm, 82.0),
-        power_w=np.where(hung, power_w, 650.0),
-        **process,
-    )
-    spin(gpus, hung)
-
-
-def spin(gpus: Sequence[Gpu], when: Mask) -> None:
-    """Kernels that use no unit of the card."""
-    for gpu in gpus:
-        gpu.dram, gpu.tensor = np.where(when, 0.1, gpu.dram), np.where(when, 0.0, gpu.tensor)
 
 
 def reported(gpus: Sequence[Gpu], when: Mask, *, power_w: float) -> None:
@@ -92,8 +70,19 @@ def killed_with_a_kernel_resident(fleet: Fleet) -> None:
 
 
 @situation(**DAYS, fires="orphaned_kernel", may=BESIDE)
+def killed_container_of_two_gpus(fleet: Fleet) -> None:
+    """A container was killed for its memory; on both of its GPUs a kernel polls a peer that is gone."""
+    gpus = fleet.host("h1", A100_80, 2)
+    lives = fleet.between(0, 0.4)
+    serve(fleet, gpus, lives, util=60.0)
+    reported(gpus, ~lives, power_w=95.0)
+    for gpu in gpus:
+        gpu.mem = np.where(lives, gpu.mem, 50e9)
+
+
+@situation(**DAYS, may=BESIDE, look_alike_of="orphaned_kernel hung_job")
 def counter_that_stands_at_a_hundred(fleet: Fleet) -> None:
-    """4 MiB in use and the draw of an idle card beside 100 %."""
+    """4 MiB in use and the draw of an idle card beside 100 %: no kernel can be there, so the time is not observed."""
     gpus = fleet.host("h1", H100, 1)
     reported(gpus, fleet.always, power_w=55.0)
     gpus[0].mem = np.full(fleet.rows, 4.0 * 2**20)
