@@ -38,8 +38,8 @@ RIGHT = {"context": ("stalled", "unknown"), "keep": ("stalled", "held", "reserve
 """States that are right for a kind where not only `stalled` is: values that cannot be true together are not observed, and
 between two bursts of a keep-alive no kernel runs, so that its GPU may be called idle."""
 AS_WORK = ("low", "active")
-RULE_WORDS = {"hung": "hung", "orphan": "orphan", "keep": "keep", "context": "context", "straggler": "straggler"}
-"""A word in the name of each kind's rule."""
+RULES = {"hung_job": "hung", "orphaned_kernel": "orphan", "keep_alive": "keep", "straggler": "straggler"}
+"""The rules that this judges, with the kind of their programs."""
 _LEDGER = 'select gpu, epoch_ms(start) as since_ms, epoch_ms("end") as until_ms, state from ledger'
 
 
@@ -125,11 +125,7 @@ def gpu_figures(site: Site, gpu: SimulatedGpu, segments: pl.DataFrame) -> dict[s
 
 def _named(site: Site, gpu: SimulatedGpu, findings: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return whether a rule for stalls names the GPU, whether it is the right rule, and whether it names job and culprit."""
-    kinds = [
-        (next((kind for kind, word in RULE_WORDS.items() if word in each["rule"]), None), each)
-        for each in findings
-        if gpu.name in (each["gpus"] or ())
-    ]
+    kinds = [(RULES.get(each["rule"]), each) for each in findings if gpu.name in (each["gpus"] or ())]
     right = [each for kind, each in kinds if kind == gpu.program.kind]
     shown = " ".join(json.dumps([each["sentence"], each["evidence"], each["notes"]]) for each in right)
     culprit = next((each.name for each in site.gpus if each.program is gpu.program and each.is_culprit), None)
