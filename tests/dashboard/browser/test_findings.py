@@ -202,6 +202,6 @@ def test_one_chosen_is_for_everybody(surf: Surf) -> None:
     page.wait_for_load_state("networkidle")
     assert page.inner_text("#pages .here") == "Constats"
     assert page.inner_text("#page h1").replace("\xa0", " ") == "Qu'ont trouvé les règles, et sur quelles preuves ?"
-    assert "commande" in page.inner_text("#finding-detail")
+    assert "Commande suivante" in page.inner_text("#finding-detail")
     assert "Accuser" in page.inner_text("#acts") or "Prendre" in page.inner_text("#acts")
     is_for_everybody(surfer, "findings-chosen")
