@@ -426,6 +426,12 @@ def _judge_power(rows: GpuReadings, at: Places, found: Contradictions) -> None:
             found.add(POWER_REPEATS, run, ("power_w",), example)
 
 
+def _is_alone(rows: GpuReadings, run: slice) -> bool:
+    """Return whether neither power nor activity repeats in these rows beside utilization: then it may well be right."""
+    others = (rows.of(name)[run] for name in ("power_w", *_OF_ACTIVITY))
+    return not any((values == values[0]).all() for values in others)
+
+
 def _judge_activity(rows: GpuReadings, found: Contradictions) -> None:
     """Drop means of activity that repeat to the last digit on a card at work.
 
@@ -441,6 +447,8 @@ def _judge_activity(rows: GpuReadings, found: Contradictions) -> None:
                 continue
             example = f"{name} stays {values[run.start]:.6g}"
             if (util[run] == util[run.start]).all() and _is_noise(rows, "gpu_util_pct", run):
+                if _is_alone(rows, run):
+                    continue
                 found.add(READINGS_REPEAT, run, (*_OF_UTIL, *_OF_ACTIVITY), example)
             else:
                 found.add(ACTIVITY_REPEATS, run, _OF_ACTIVITY, example)

@@ -42,7 +42,7 @@ BEFORE_MS = 10 * MINUTE_MS
 def _first_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
     if "first_gpu" not in known:
         return []
-    lead = Span(round(float(known.get("first_by_s", 0.0)) * SECOND_MS))
+    lead = Span(round(float(known["first_by_s"]) * SECOND_MS))
     return [tr("{gpu} stopped first, {lead} before the next", gpu=plain(str(known["first_gpu"])), lead=lead)]
 
 

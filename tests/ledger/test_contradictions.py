@@ -139,6 +139,7 @@ FAULTY: dict[str, Case] = {
     "means of the profiling module that repeat": alone(
         frozen(PROFILED, HOUR, names=("gpu_util_pct", "sm_active_pct")), 2, kinds.READINGS_REPEAT
     ),
+    "utilization alone that repeats": alone(frozen(PROFILED, HOUR, names=("gpu_util_pct",))),
     "SM activity that repeats beside a utilization that moves": alone(
         frozen(PROFILED, HOUR, names=("sm_active_pct",)), 0, kinds.ACTIVITY_REPEATS
     ),
