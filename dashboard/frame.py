@@ -353,7 +353,7 @@ def place_of(path: str) -> PagePlace | None:
 
 
 def links(view: View, path: str, way_out: str) -> list[html.Span]:
-    """The places, with the same window and scope, as far as the reader may open a page of them; then who that is, and the way out."""
+    """The places, with the same window and scope, without those that the reader may not open; then the reader's name, and the link to sign out."""
     here = place_of(path)
     firsts = [(place, next(iter(_open_pages(view, place)), None)) for place in PLACES]
     shown = [

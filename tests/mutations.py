@@ -66,7 +66,7 @@ MUTATIONS = (
     Mutation("analytics/ledger/day_segments.py", "label[in_use & alike.zero & long] = HELD", "label[in_use & long] = HELD", "tests/ledger/test_states.py"),
     Mutation("analytics/ledger/day_segments.py", "(idle.length >= settings.idle_after_ms)", "(idle.length > settings.idle_after_ms)", "tests/promises/test_ledger.py"),
     Mutation("analytics/ledger/day_processes.py", "(np.abs(time - self.time[at]) <= self.reach[at])", "(np.abs(time - self.time[at]) < self.reach[at])", "tests/promises/test_ledger.py"),
-    Mutation("analytics/ledger/day_rows.py", "(step <= GAP_INTERVALS * interval[:-1])", "(step < GAP_INTERVALS * interval[:-1])", "tests/promises/test_ledger.py"),
+    Mutation("analytics/ledger/day_rows.py", "(step <= schema.GAP_INTERVALS * interval[:-1])", "(step < schema.GAP_INTERVALS * interval[:-1])", "tests/promises/test_ledger.py"),
     Mutation("analytics/ledger/day_stalls.py", "agree >= 2", "agree >= 1", "tests/ledger/test_stalls.py"),
     Mutation("analytics/ledger/day_stalls.py", "| (agree == 0)", "& (agree == 0)", "tests/ledger/test_stalls.py"),
     Mutation("analytics/ledger/stitch.py", 'pl.col("unworked_ms") >= least_ms', 'pl.col("unworked_ms") < least_ms', "tests/ledger/test_states.py"),

@@ -41,7 +41,7 @@ JOB_SCHEMA: dict[str, pl.DataType] = {
 """
 
 _WAITED_UNTIL = pl.coalesce("start", "withdrawn", "as_of")
-"""End of a job's wait, as far as observed."""
+"""End of a job's wait; null where it was not observed."""
 
 _JOB = ("scheduler", "allocation_id")
 _RUN = (*_JOB, "start")
@@ -62,7 +62,7 @@ WITHHELD_SCHEMA = {"host": pl.String(), "time": pl.Int64(), "end": pl.Int64(), "
 
 
 def load_withheld(lake: Lake) -> pl.DataFrame:
-    """Return which GPUs schedulers could not allocate and when, with WITHHELD_SCHEMA, as far as observed; raises LakeError and its kinds."""
+    """Return which GPUs schedulers could not allocate and when, with WITHHELD_SCHEMA, from observed hours only; raises LakeError and its kinds."""
     rows = read_frame(lake.files(schema.WITHHELD.name), schema.WITHHELD, None, lake.left_out.leave_out)
     seen = rows.group_by("scheduler", "name", "time", host="node", cause="kind").agg(
         end=pl.min_horizontal(pl.col("end").max(), pl.col("as_of").max()),

@@ -198,7 +198,7 @@ def _peaks(demand: Floats, hours: int, quantile: float) -> Floats:
 
 
 def _forecasts(weeks: Floats) -> Floats:
-    """Return the forecast at the end of each week: the weighted mean of its peak and those of the three weeks before, as far as known."""
+    """Return the forecast at the end of each week: the weighted mean of its peak and those of the known ones of the three weeks before."""
     padded = np.append(weeks, np.full(_WEEK_DAYS * (len(WEEK_WEIGHTS) - 1), np.nan))
     peaks = np.stack([padded[_WEEK_DAYS * back :][: len(weeks)] for back in range(len(WEEK_WEIGHTS))])
     weights = np.where(np.isfinite(peaks), np.array(WEEK_WEIGHTS)[:, None], 0.0)

@@ -10,10 +10,8 @@ import polars as pl
 
 from analytics.contradictions.sentences import SENTENCES, contradiction_sentence
 from analytics.contradictions.verdicts import COLUMNS, GpuReadings, contradictions
+from fallow import schema
 from fallow.clock import DAY_MS, HOUR_MS
-
-_GAP_INTERVALS = 3
-"""The most intervals that a row covers, and that a counter's rise may span (the ledger's rule)."""
 
 _KEYS = ("gpu", "day")
 
@@ -100,7 +98,7 @@ def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
         at=at, day=pl.col("time").dt.epoch("ms") // DAY_MS, util_source=pl.col("util_source").fill_null("import")
     )
     frame = frame.filter(pl.col("interval_ms") > 0).unique(["gpu", "at"], keep="first").sort("gpu", "at")
-    most_ms = _GAP_INTERVALS * pl.col("interval_ms").cast(pl.Int64)
+    most_ms = schema.GAP_INTERVALS * pl.col("interval_ms").cast(pl.Int64)
     following = pl.col("at").shift(-1).over(_KEYS) - pl.col("at")
     passed = pl.col("at").diff().over(_KEYS)
     goes_on = (passed <= most_ms.shift(1).over(_KEYS)) & pl.col("counters_since").eq_missing(

@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from fallow import schema
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 from fallow.stall_evidence import NO_CONTEXT_BYTES
 
@@ -82,9 +83,6 @@ _AGREEING = 0.8
 _SETTLED_MS, _SETTLED_STEPS = 45 * MINUTE_MS, 12
 _COMPARED_MS = MINUTE_MS
 """Distance of the steps that are compared; more of them cost time and add no certainty."""
-
-_GAP_INTERVALS = 3
-"""The most intervals that a row covers (the ledger's rule)."""
 
 _OF_UTIL = ("gpu_util_pct", "gpu_util_max_pct", "gpu_util_p98_pct")
 _OF_ACTIVITY = ("sm_active_pct", "dram_active_pct")
@@ -237,7 +235,7 @@ def _runs(rows: GpuReadings, at: Places, least_rows: int) -> _Runs:
     enough = count >= least_rows
     first, last, count = first[enough], last[enough], count[enough]
     covered_ms = np.minimum(
-        rows.start[last] + rows.span[last] - rows.start[first], count * _GAP_INTERVALS * rows.interval[first]
+        rows.start[last] + rows.span[last] - rows.start[first], count * schema.GAP_INTERVALS * rows.interval[first]
     )
     return _Runs(first, last).where(covered_ms >= _LEAST_MS)
 

@@ -53,7 +53,7 @@ class Ledger:
 
     @cached_property
     def host_ends(self) -> dict[str, int]:
-        """Return when each host was last observed, as far as the lake knows: also after the days that were read."""
+        """Return when each host was last observed by the lake's rows, also after the days that were read."""
         newest = self.lifetimes if self.earlier.newest is None else self.earlier.newest
         return dict(newest.group_by("host").agg(pl.col("last_seen").max()).sort("host").iter_rows())
 

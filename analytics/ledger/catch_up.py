@@ -274,7 +274,7 @@ class KeptLedger:
         return max(parse_day_ms(self.kept_dates[-1]), SystemClock().now_ms()) + DAY_MS
 
     def dates(self, first_ms: int, until_ms: int | None) -> list[str]:
-        """Return the days from a midnight up to the day after a window's end, as far as there can be rows."""
+        """Return the days from a midnight up to the day after a window's end that can have rows."""
         newest_ms = self.newest_ms()
         end_ms = newest_ms if until_ms is None else min(until_ms + DAY_MS, newest_ms)
         return dates_between(first_ms, 1 + end_ms)

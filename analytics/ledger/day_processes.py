@@ -12,7 +12,6 @@ import polars as pl
 from analytics.frames import empty
 from analytics.ledger.columns import NONE, Codes, Columns, Floats, Ints, Mask, Places, Strings, run_starts
 from analytics.ledger.day_rows import DayRows, in_day
-from analytics.ledger.settings import GAP_INTERVALS
 from analytics.names import single_name
 from fallow import schema
 from fallow.clock import DAY_MS
@@ -220,7 +219,7 @@ def lists_of(rows: ListedProcesses) -> Lists:
     return Lists(
         key=key[starts],
         time=rows.time[starts],
-        reach=np.maximum.reduceat(rows.interval, starts) * GAP_INTERVALS,
+        reach=np.maximum.reduceat(rows.interval, starts) * schema.GAP_INTERVALS,
         owner=owner,
         owners=owners,
         cpu_util_pct=np.fmax.reduceat(rows.floats["cpu_util_pct"], starts),

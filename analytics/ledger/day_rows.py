@@ -12,7 +12,6 @@ import numpy as np
 
 from analytics.ledger.card_use import LIMITS, SM_ACTIVITY
 from analytics.ledger.columns import NONE, Codes, Columns, Floats, Ints, Mask, Strings, Units, run_starts
-from analytics.ledger.settings import GAP_INTERVALS
 from fallow import schema
 from fallow.clock import DAY_MS, format_ms
 from fallow.lake import LakeFile
@@ -281,7 +280,7 @@ def _weights(gpu: Codes, start: Ints, interval: Ints) -> Ints:
     weight = interval.copy()
     if len(start) > 1:
         follows = gpu[1:] == gpu[:-1]
-        reach = np.minimum(start[1:] - start[:-1], GAP_INTERVALS * interval[:-1])
+        reach = np.minimum(start[1:] - start[:-1], schema.GAP_INTERVALS * interval[:-1])
         np.copyto(weight[:-1], reach, where=follows)
     return weight
 
@@ -309,7 +308,7 @@ def _rates(
     epoch = columns.ints("counters_since")[kept]
     step = np.diff(start)
     goes_on = (epoch[1:] == epoch[:-1]) | _in_one_epoch(epoch, start, columns.strings("util_source").take(kept))
-    follows = (gpu[1:] == gpu[:-1]) & goes_on & (step <= GAP_INTERVALS * interval[:-1])
+    follows = (gpu[1:] == gpu[:-1]) & goes_on & (step <= schema.GAP_INTERVALS * interval[:-1])
     followed_ms = np.where(follows, step, np.nan)
     steady = np.append(np.nan, 0 / followed_ms)
     for name in there:

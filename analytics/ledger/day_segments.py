@@ -22,12 +22,12 @@ from analytics.ledger.day_stalls import DOUBTFUL, KEPT_ALIVE, WAITING
 from analytics.ledger.settings import (
     DRAW_SLACK,
     DRIVER_WINDOW_MS,
-    GAP_INTERVALS,
     QUIET_SLACK,
     SAMPLED_BELOW,
     LedgerSettings,
 )
 from analytics.mig import MIG_PREFIX
+from fallow import schema
 
 HELD, BUSY, ZERO, UNKNOWN = range(4, 8)
 STALLED, STALLING = 9, 10
@@ -376,7 +376,9 @@ def _tails(rows: DayRows, use: Places, held: Held) -> pl.DataFrame:
         "end": rows.start[last] + rows.weight[last],
         # by what its GPU's rows show, an instance ends with its last row
         "open_ms": np.where(
-            instances[rows.gpu[last]], rows.interval[last] // 2, GAP_INTERVALS * rows.interval[last] - rows.weight[last]
+            instances[rows.gpu[last]],
+            rows.interval[last] // 2,
+            schema.GAP_INTERVALS * rows.interval[last] - rows.weight[last],
         ),
         "last_zero": held.zero[last],
         "last_counted": ~np.isnan(rows.risen_mj[last]),

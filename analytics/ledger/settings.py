@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from fallow.config import Config
 
-GAP_INTERVALS = 3
-"""A sample covers at most this many of its intervals; the time after that is `unknown` (design: the ledger)."""
-
 DRIVER_WINDOW_MS = 1000 / 6
 """The window of a utilization reading that states none: the driver's own is a sixth of a second or longer."""
 

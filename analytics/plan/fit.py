@@ -162,7 +162,7 @@ def fit_model(
     """Return the cards that fit a model.
 
     Fleet cards work together within a host, others in up to COUNTS. To serve, they divide the model's heads.
-    `measured`: cost of served models here, as far as the reader may know it.
+    `measured`: cost of served models here, of the scope that the reader may see.
     """
     need_of = _need_of(shape, work)
     served = () if isinstance(work, Training) else _same_size(measured, shape)

@@ -35,7 +35,7 @@ class Occupant:
     is_movable: bool
     """True if the GPUs can be reclaimed or the job restarted elsewhere: the job or user is known, all of the job is on this host, and it uses no part of a card."""
     ran_ms: int
-    """GPU time since the job began, as far as the window and the segment before it show."""
+    """GPU time since the job began, within the window and the segment before it."""
     ran_cost: float | None = None
     """Cost of that time; None if a price is missing."""
 

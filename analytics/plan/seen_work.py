@@ -325,7 +325,7 @@ def _idle_ms(context: Context, offers: Sequence[Offer]) -> float:
 
 
 def _is_older(offer: Offer, other: Offer) -> bool:
-    """Return whether a card was released before the other, computes less, and costs no more, as far as prices are known."""
+    """Return whether a card was released before the other, computes less, and costs no more where both prices are known."""
     rate, other_rate = offer.card.fp16_tflops, other.card.fp16_tflops
     if rate is None or other_rate is None or rate >= other_rate or offer.card.year >= other.card.year:
         return False

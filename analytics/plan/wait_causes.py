@@ -103,7 +103,7 @@ class Waiter:
     ran: Place | None
     """Place and time of the run: the real ones until the job has moved."""
     start: int
-    """Start, as far as it has been moved."""
+    """Start, after all moves up to now."""
     held: Sequence[tuple[int, int]] = ()
     """Times, in order, in which the scheduler itself names a hold. The job starts in none of them."""
     blocked_until: int = 0

@@ -227,7 +227,7 @@ class Whole:
     def reallocation(
         self, scope: Scope, requests_path: str | None = None, calendar: Endings | None = None
     ) -> Reallocation | None:
-        """Return GPUs that come free, matched to teams' requests, as far as the scope's reader may know.
+        """Return GPUs that come free, matched to teams' requests, limited to the scope of the reader.
 
         The requests file is the one at `path`, by default that of the settings. None without a file, and for a user,
         because teams make requests. Raises ConfigError.

@@ -162,7 +162,7 @@ class Planning:
     def allocation(
         self, scope: Scope, part: WindowLedger, seen: Seen, calendar: Endings | None = None
     ) -> FleetAllocation:
-        """Return allocated, requested and ending GPUs, as far as the scope's reader may know.
+        """Return allocated, requested and ending GPUs, limited to the scope of the reader.
 
         `part` and `seen` are those of the report.
         """

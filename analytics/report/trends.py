@@ -60,7 +60,7 @@ class Figures:
 
     @property
     def idle_gpus(self) -> float | None:
-        """Return the mean number of unused GPUs, as far as observed; None if nothing was observed."""
+        """Return the mean number of unused GPUs in observed time; None if nothing was observed."""
         if self.seen is None or not self.totals.observed_ms:
             return None
         return ratio(self.totals.wasted_ms, self.seen.until_ms - self.seen.since_ms)

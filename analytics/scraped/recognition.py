@@ -320,7 +320,7 @@ _MOST_NAMES = 3
 
 @dataclass(frozen=True)
 class ReadValues:
-    """Samples that a check has read, as far as one chunk of them goes."""
+    """Samples that a check has read: one chunk at most."""
 
     gpus: int
     contradictory: ContradictoryTimes

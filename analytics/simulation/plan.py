@@ -201,7 +201,7 @@ class FleetPlan:
 def plan_fleet(fleet: SimulatedFleet) -> FleetPlan:
     """Return the plan of a fleet; the same fleet gives the same plan.
 
-    A situation of each kind per 256 GPUs, as far as they fit.
+    A situation of each kind per 256 GPUs; situations that do not fit are left out.
     """
     hosts = build_hosts(fleet.gpus, fleet.seed, fleet.pools)
     board = PlacementBoard(fleet, hosts, fleet.habits)

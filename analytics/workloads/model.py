@@ -156,7 +156,7 @@ class Context:
 
     @property
     def fell_silent(self) -> bool:
-        """Return whether the requested end, as far as it has passed, was not observed. The state of GPUs then is unknown."""
+        """Return whether the requested end has passed and was not observed. The state of GPUs then is unknown."""
         asked_ms = self.window.until_ms
         return asked_ms is not None and self.until_ms < min(asked_ms, self.now_ms) - SILENT_AFTER_MS
 

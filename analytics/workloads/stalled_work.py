@@ -47,7 +47,7 @@ class StallEvidence:
 
 @once_per_context
 def stalled_rows(context: Context) -> pl.DataFrame:
-    """Return the stalled ledger rows of the window with `kind` (of the four above), `work` (null: of several jobs, or of nobody) and `number`."""
+    """Return the stalled ledger rows of the window with `kind` (of the four above), `work` (null: of several jobs, or of none) and `number`."""
     rows = context.inside.segments.filter(pl.col("state") == "stalled")
     # a row of several programs is in `work_segments` once for each
     works = work_segments(context, rows).unique(("gpu", "host", "time"), keep="first", maintain_order=True)

@@ -57,7 +57,7 @@ def _no_quotas(view: View) -> list[html.P]:
 
 
 def _one_user(view: View, colours: Palette, name: str) -> list[Any]:
-    """The panels about one user, as far as the view's scope has them."""
+    """The panels about one user, limited to the view's scope."""
     person = next((each for each in view.report.people.users if each.name == name), None)
     if person is None:
         said = tr("No GPU that you can see here was allocated to {name} in this window.", name=plain(name))

@@ -60,6 +60,9 @@ OF_AGENTS: tuple[LakeTable, ...] = (GPU, PROCESS, HOST, DEVICE, SERVING, EVENT, 
 COMPACTED: tuple[LakeTable, ...] = (*OF_AGENTS, REQUEST, WITHHELD)
 """The tables that `fallow lake compact` merges; each import adds a file of requests."""
 
+GAP_INTERVALS = 3
+"""A row covers at most this many of its intervals, and so does the rise of a counter; the time after that is `unknown`."""
+
 UNUSED_STATES = ("free", "reserved", "held", "stalled")
 """States of the ledger in which a GPU is usable and unused."""
 
@@ -84,6 +87,7 @@ __all__ = [
     "DEVICE_DAY",
     "EVENT",
     "EVENT_DAY",
+    "GAP_INTERVALS",
     "GPU",
     "GPU_LIFETIME",
     "GPU_STATE",

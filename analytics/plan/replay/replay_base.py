@@ -470,7 +470,7 @@ def _early(jobs: pl.DataFrame, middle: int) -> tuple[pl.DataFrame, int]:
 def queue_policy(jobs: pl.DataFrame, placed: pl.DataFrame, *, team_of: TeamOf, window: Window) -> ReplayPolicy:
     """Return how the queue of all pools is taken to work: the order that is nearest to the waits of the window's first half.
 
-    The first order where nothing can be told. Queue waits, replays and what-ifs of every part of the fleet all start from it; a replay may find
+    The first order where the data do not decide. Queue waits, replays and what-ifs of every part of the fleet all start from it; a replay may find
     that a scheduler that lets later jobs go first plans for every job, which takes minutes to try.
     """
     places = frozenset(placed.select(POOL_MODEL).unique().rows())

@@ -66,7 +66,7 @@ _SAID_IN = ("name", "partition", "qos")
 
 
 def work_kind() -> pl.Expr:
-    """The kind of a job of `analytics.capacity.jobs.JOB_SCHEMA` with `run_ms`: notebook, serving, test, batch, or null where nobody knows.
+    """The kind of a job of `analytics.capacity.jobs.JOB_SCHEMA` with `run_ms`: notebook, serving, test, batch, or null where it is not known.
 
     By its name, partition and quality of service; a pod without a time limit serves, a job that ran for less than an hour is a test,
     whatever else has a time limit is batch.

@@ -15,6 +15,7 @@ from analytics.mapping.model import Exporter, MappedMetric
 from analytics.scraped.rows.metric_frame import Ints, MetricFrame, ScrapedUnit, ScrapedUnits
 from analytics.scraped.rows.model import Pace, Source
 from analytics.scraped.rows.pace import DEFAULT_SCRAPE_MS, Paces, changed, find_paces, new_readings, scrapes_of
+from fallow import schema
 from fallow.clock import SECOND_MS
 
 COUNTERS = (
@@ -26,9 +27,6 @@ COUNTERS = (
     "throttled_power_brake_ms",
 )
 """Columns of counters; a counter that fills any other column becomes a rate."""
-
-_GAP_INTERVALS = 3
-"""A rise over a longer gap is not a rate of a row (the ledger's rule for samples)."""
 
 
 def lake_columns(exporter: Exporter, known: list[str], table: str) -> dict[str, pl.Expr]:
@@ -68,7 +66,9 @@ def _value(metric: MappedMetric, read: pl.Expr) -> pl.Expr:
     if metric.kind != "counter" or metric.column in COUNTERS:
         return read * metric.factor
     passed_ms = pl.col("time_ms").diff()
-    goes_on = (pl.col("unit").diff() == 0) & (read.diff() >= 0) & (passed_ms <= _GAP_INTERVALS * pl.col("interval_ms"))
+    goes_on = (
+        (pl.col("unit").diff() == 0) & (read.diff() >= 0) & (passed_ms <= schema.GAP_INTERVALS * pl.col("interval_ms"))
+    )
     return pl.when(goes_on).then(read.diff() / passed_ms * SECOND_MS * metric.factor)
 
 

@@ -15,6 +15,7 @@ from analytics.scraped.rows.metric_frame import TIME_BITS, Ints, Mask, SampleArr
 from analytics.scraped.rows.model import RowSettings
 from analytics.scraped.samples import Labels, first_label
 from analytics.scraped.series_labels import gpu_of
+from fallow import schema
 from fallow.clock import DAY_MS
 from fallow.schema import DEVICE
 
@@ -145,9 +146,6 @@ def _is_too_fast() -> pl.Expr:
     return energy - energy.forward_fill().shift(1).over("gpu") > _MOST_W * passed_ms
 
 
-_GAP_INTERVALS = 3
-"""A user that is not named for longer than this was not observed to stay (the ledger's rule for samples)."""
-
 _WHO = ("host", "gpu", *USERS)
 GIVEN_SCHEMA: dict[str, pl.DataType] = {
     "host": pl.String(),
@@ -211,7 +209,7 @@ def _segments(key: Ints, ended: Mask, interval_ms: Ints, who: Sequence[Who]) -> 
         # one of two series of the user continues
         key, ended, interval_ms = key[first], np.logical_and.reduceat(ended, first), interval_ms[first]
     # another user is further away than any gap
-    begins = np.append(True, (np.diff(key) > _GAP_INTERVALS * interval_ms[1:]) | ended[:-1])[: len(key)]
+    begins = np.append(True, (np.diff(key) > schema.GAP_INTERVALS * interval_ms[1:]) | ended[:-1])[: len(key)]
     first = np.flatnonzero(begins & ~ended)
     run = np.cumsum(begins & ~ended)[~ended]
     last = np.flatnonzero(~ended)[np.append(run[1:] != run[:-1], True)[: len(run)]]
