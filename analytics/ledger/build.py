@@ -25,6 +25,10 @@ from fallow.clock import DAY_MS, WEEK_MS, Window, floor_ms, parse_day_ms, utc_da
 from fallow.lake import Lake
 from fallow.output import say_lines
 
+_IDLE_INTERVALS_MS = 6 * WEEK_MS
+"""Time before a window in which findings read idle intervals: decisions rest on up to five weeks before its end, and follow up
+the findings of the week before those."""
+
 
 @dataclass(frozen=True)
 class Ledger:
@@ -106,7 +110,7 @@ def load_recent(
     """Return the kept ledger of a window with a start and of the time before it; None where the whole ledger must be rebuilt.
 
     Only the days from `first_ms` up to the one after the window are compared with their sources, and brought up to date. No file
-    of other days is opened. Idle intervals begin a week before the window, because the findings of that week are followed up.
+    of other days is opened, and idle intervals begin _IDLE_INTERVALS_MS before the window.
     Raises LakeError and its kinds.
     """
     found = KeptLedger.of(lake.require(), settings)
@@ -115,7 +119,7 @@ def load_recent(
     dates = found.dates(floor_ms(first_ms, DAY_MS), window.until_ms)
     days = found.days(dates)
     kept = caught_up(found, days, dates, workers, progress)
-    idle_intervals_from_ms = (window.since_ms or 0) - WEEK_MS
+    idle_intervals_from_ms = (window.since_ms or 0) - _IDLE_INTERVALS_MS
     return None if kept is None or not days else _kept_days_ledger(kept, days, dates, idle_intervals_from_ms)
 
 

@@ -427,9 +427,9 @@ def test_the_findings_of_a_week_open_only_the_ledger_of_days_outside_the_window_
     for since_ms in (0, until_ms - 43 * DAY_MS, until_ms - 3 * DAY_MS):
         worked = [each.activity(since_ms).sort("gpu", "time") for each in (built.whole, quick)]
         assert_frame_equal(*worked, check_dtypes=False)
-    # findings of the week before are looked at again
-    week = Window(until_ms - (window_days + 7) * DAY_MS, until_ms - 7 * DAY_MS)
-    idle_intervals = [known_at(each, week).idle_intervals.sort("gpu", "time") for each in (built.whole, quick)]
+    # decisions rest on five weeks, and the findings of the week before those are looked at again
+    weeks = Window(until_ms - 42 * DAY_MS, until_ms)
+    idle_intervals = [known_at(each, weeks).idle_intervals.sort("gpu", "time") for each in (built.whole, quick)]
     assert not idle_intervals[0].is_empty()
     assert_frame_equal(*idle_intervals, check_dtypes=False)
     # idle intervals are remembered for a year: of each day's ledger six columns are read
