@@ -68,6 +68,8 @@ MUTATIONS = (
     Mutation("analytics/ledger/day_processes.py", "(np.abs(time - self.time[at]) <= self.reach[at])", "(np.abs(time - self.time[at]) < self.reach[at])", "tests/promises/test_ledger.py"),
     Mutation("analytics/ledger/day_rows.py", "(step <= schema.GAP_INTERVALS * interval[:-1])", "(step < schema.GAP_INTERVALS * interval[:-1])", "tests/promises/test_ledger.py"),
     Mutation("analytics/ledger/day_stalls.py", "agree >= 2", "agree >= 1", "tests/ledger/test_stalls.py"),
+    Mutation("analytics/ledger/card_use.py", 'pl.col("own_ms") >= HOUR_MS', 'pl.col("own_ms") > 0', "tests/money/test_card_use.py"),
+    Mutation("analytics/contradictions/verdicts.py", "if _is_alone(rows, run):", "if False:", "tests/ledger/test_contradictions.py"),
     Mutation("analytics/ledger/day_stalls.py", "| (agree == 0)", "& (agree == 0)", "tests/ledger/test_stalls.py"),
     Mutation("analytics/ledger/stitch.py", 'pl.col("unworked_ms") >= least_ms', 'pl.col("unworked_ms") < least_ms', "tests/ledger/test_states.py"),
     Mutation("analytics/ledger/stitch.py", 'pl.col("unworked_ms") >= least_ms', 'pl.col("unworked_ms") > least_ms', "tests/promises/test_ledger.py"),

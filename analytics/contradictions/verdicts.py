@@ -386,13 +386,18 @@ def _is_noise(rows: GpuReadings, name: str, run: slice) -> bool:
     Rounded values may stay equal, and so may those of a source that never showed any noise of this card.
     """
     values, value = rows.of(name), float(rows.of(name)[run.start])
-    digits = 10 if name == "power_w" else 100
     if np.isnan(value) or (name != "power_w" and not _EDGE_PCT < value < 100 - _EDGE_PCT):
         return False
-    if abs(value * digits - round(value * digits)) > _ROUNDING:
+    if _is_finer_than_the_lake(name, value):
         return True
     is_rounded = abs(value - round(value)) <= _ROUNDING
     return not is_rounded and len(np.unique(values[_gpu_rows(rows, run)])) >= _LIVELY
+
+
+def _is_finer_than_the_lake(name: str, value: float) -> bool:
+    """Return whether a value has more digits than the agent keeps of its readings."""
+    digits = 10 if name == "power_w" else 100
+    return abs(value * digits - round(value * digits)) > _ROUNDING
 
 
 def _page_example(rows: GpuReadings, run: slice) -> str:
@@ -433,7 +438,7 @@ def _is_alone(rows: GpuReadings, run: slice) -> bool:
 def _judge_activity(rows: GpuReadings, found: Contradictions) -> None:
     """Drop means of activity that repeat to the last digit on a card at work.
 
-    Light work may repeat them: a call each minute is as many samples in every row.
+    Light work may repeat them: a call each minute is as many samples in every row. Means that the agent rounded may repeat too.
     """
     for name in ("sm_active_pct", "gpu_util_pct"):
         if name not in rows.columns:
@@ -448,7 +453,7 @@ def _judge_activity(rows: GpuReadings, found: Contradictions) -> None:
                 if _is_alone(rows, run):
                     continue
                 found.add(READINGS_REPEAT, run, (*_OF_UTIL, *_OF_ACTIVITY), example)
-            else:
+            elif _is_finer_than_the_lake(name, float(values[run.start])):
                 found.add(ACTIVITY_REPEATS, run, _OF_ACTIVITY, example)
 
 

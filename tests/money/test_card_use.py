@@ -115,6 +115,14 @@ def test_idle_time_beside_busy_time_in_an_hour_does_not_dilute_it(tmp_path: Path
     assert bounds(accounts(lake).total_card_use) == (0.3, 0.675, "tensor")
 
 
+def test_an_hour_of_two_users_says_nothing_of_either(tmp_path: Path) -> None:
+    rows = samples("a", 0, HOUR_S, **TRAINING)
+    first, second = (range(0, HOUR_S // 2, 30), range(HOUR_S // 2, HOUR_S, 30))
+    lists = processes("a", *first, user="ann") + processes("a", *second, user="bob")
+    found = accounts(fill(made_lake(tmp_path / "lake"), rows, lists, devices=[device("a")])).card_use("user")
+    assert {user: bounds(use) for user, use in found.items()} == dict.fromkeys(("ann", "bob"), (None, None, None))
+
+
 def test_people_and_programs_get_the_same_shares(tmp_path: Path) -> None:
     lake = lake_of(tmp_path, samples("a", 0, HOUR_S, **TRAINING), samples("b", 0, HOUR_S, **BUSY))
     text = run_in_process("ledger", "--by", "user", "--lake", lake.root, "--all").stdout
