@@ -70,7 +70,12 @@ def test_duckdb_finds_the_same_of_a_simulated_fleet(lake: Lake) -> None:
     write_fleet(lake, SimulatedFleet(until_ms=T0, gpus=24, days=3, interval_ms=60_000))
     # a job that hangs over midnight: the simulated ones do not
     hung: Row = {"gpu_util_pct": 100.0, "power_w": 120.0, "sm_active_pct": 14.0, "dram_active_pct": 0.1}
-    fill(lake, samples("hung", -90_000, -84_000, process_count=1, **hung), devices=[device("hung", power_limit_w=700.0)], host="other")
+    fill(
+        lake,
+        samples("hung", -90_000, -84_000, process_count=1, **hung),
+        devices=[device("hung", power_limit_w=700.0)],
+        host="other",
+    )
     ledger = load_ledger(lake, LedgerSettings(), warn=silent)
     assert set(ledger.segments["state"]) == set(schema.STATES)
     assert_agree(ledger, duckdb_ledger(lake, LedgerSettings()))
