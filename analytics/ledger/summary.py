@@ -118,6 +118,11 @@ class Totals:
         return (ratio(self.open_ms + more_ms, self.observed_ms) or 0.0) >= OPEN_FROM
 
     @property
+    def leaves_doubt(self) -> bool:
+        """Return whether the busy time that one witness alone speaks against is long enough for figures to state it."""
+        return (ratio(self.perhaps_stalled_ms, self.observed_ms) or 0.0) >= OPEN_FROM
+
+    @property
     def wasted_ms(self) -> int:
         """Return the unused time that figures and their money state: without the time that they state separately."""
         return self.unused_ms - self.open_ms if self.leaves_open else self.unused_ms

@@ -13,7 +13,7 @@ from analytics.money.window_money import PriceBasis
 from analytics.report.coverage import Seen, Silent
 from analytics.report.parts import Heading, LedgerFigures
 from analytics.report.weeks import Week
-from analytics.tables.point_samples import by_samples, is_sampled
+from analytics.tables.point_samples import by_samples, doubt, is_sampled
 from fallow.clock import DAY_MS, HOUR_MS, floor_ms
 
 _DAYS_FROM_MS = 2 * DAY_MS
@@ -75,7 +75,7 @@ def _window(heading: Heading, seen: Seen) -> str:
 def observed(ledger: LedgerFigures, week: Week | None = None) -> str:
     """Return the observed share of the time, its sampled share, and for an incomplete week the end of the data."""
     sampled = [by_samples(ledger.summary)] if is_sampled(ledger.summary.totals) else []
-    return SentenceList([_seen(ledger.seen, week), *sampled, *outside(ledger.seen)], "; ")
+    return SentenceList([_seen(ledger.seen, week), *sampled, *doubt(ledger.summary.totals), *outside(ledger.seen)], "; ")
 
 
 def _seen(seen: Seen, week: Week | None) -> str:

@@ -51,6 +51,9 @@ def open_between(summary: Summary, state: str) -> str:
     totals = summary.totals
     if state == "active" and totals.leaves_open:
         return between(summary, totals.active_bound)
+    if state in ("active", "stalled") and totals.leaves_doubt:
+        bound = totals.active_bound if state == "active" else totals.bound(state)
+        return tr("between {low} and {high}", **_shares(totals, bound))
     is_open = totals.unconfirmed_ms.get(state) or (state == "held" and totals.leaves_open)
     return between(summary, totals.bound(state)) if is_open else ""
 
@@ -58,21 +61,31 @@ def open_between(summary: Summary, state: str) -> str:
 def useful_share(summary: Summary) -> str | Share:
     """Return the busy share of the observed time, with bounds where it is only sampled."""
     totals = summary.totals
-    if not totals.leaves_open:
+    if not (totals.leaves_open or totals.leaves_doubt):
         return Share(totals.share("active"))
-    low, high = (
-        Share(ratio(each, totals.observed_ms)) for each in (totals.active_bound.low_ms, totals.active_bound.high_ms)
-    )
-    return tr("{low} to {high}", low=low, high=high)
+    return tr("{low} to {high}", **_shares(totals, totals.active_bound))
+
+
+def doubt(totals: Totals) -> list[str]:
+    """Return the busy time that may be stalled, as a part of a sentence; empty if there is next to none."""
+    if not totals.leaves_doubt:
+        return []
+    hours = GpuHours(totals.perhaps_stalled_ms)
+    return [tr("{hours} GPU-hours of busy time may be stalled: one witness alone speaks against work", hours=hours)]
+
+
+def _shares(totals: Totals, bound: Bound) -> dict[str, Share]:
+    low, high = (Share(ratio(each, totals.observed_ms)) for each in (bound.low_ms, bound.high_ms))
+    return {"low": low, "high": high}
 
 
 def between(summary: Summary, bound: Bound) -> str:
     """Return the bounds of a share of the observed time, and how it was sampled."""
     totals = summary.totals
-    low, high = (Share(ratio(each, totals.observed_ms)) for each in (bound.low_ms, bound.high_ms))
+    shares = _shares(totals, bound)
     if (totals.sampled or 0.0) < _MOSTLY:
-        return tr("partly sampled: between {low} and {high}", low=low, high=high)
-    return tr("sampled every {span}: between {low} and {high}", span=every(summary), low=low, high=high)
+        return tr("partly sampled: between {low} and {high}", **shares)
+    return tr("sampled every {span}: between {low} and {high}", span=every(summary), **shares)
 
 
 def sampled_note(shown: Iterable[Totals]) -> tuple[str, ...]:

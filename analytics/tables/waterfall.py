@@ -94,12 +94,12 @@ def _headline(ledger: LedgerFigures, total_ms: float) -> str:
         return tr("There was no GPU time in this window.")
     useful: Share | str = Share(ratio(steps[_USEFUL].gpu_ms, total_ms))
     totals = ledger.summary.totals
-    if totals.leaves_open:
+    if totals.leaves_open or totals.leaves_doubt:
         bounds = (Share(ratio(each, total_ms)) for each in (totals.active_bound.low_ms, totals.active_bound.high_ms))
         useful = tr("{low} to {high}", **dict(zip(("low", "high"), bounds, strict=True)))
     worst = max((_confirmed(ledger, steps[state]) for state in UNUSED), key=lambda step: (step.cents or 0, step.gpu_ms))
-    if not worst.gpu_ms and totals.leaves_open:
-        return tr("{share} of the GPU time was useful; no idle time is confirmed.", share=useful)
+    if not worst.gpu_ms and (totals.leaves_open or totals.leaves_doubt):
+        return tr("{share} of the GPU time was useful; no waste is confirmed.", share=useful)
     if not worst.gpu_ms:
         return tr("{share} of the GPU time was useful; no time was idle.", share=useful)
     waste = tr("{waste}, {hours} GPU-hours", waste=_WASTE[worst.state], hours=GpuHours(worst.gpu_ms))

@@ -115,7 +115,7 @@ def _unused(summary: Summary) -> str:
             "{wasted} of {observed} GPU-hours were not used ({sampled} sampled every {span}): {free} unallocated, {reserved} allocated but unused, {held} held idle, {stalled} stalled; {active} were busy.",
             wasted=GpuHours(spent.unused_ms),
             observed=GpuHours(spent.observed_ms),
-            active=Share(spent.share("active")),
+            active=useful_share(summary),
             sampled=Share(spent.sampled),
             span=every(summary),
             **{state: Share(spent.share(state)) for state in UNUSED},
@@ -124,7 +124,7 @@ def _unused(summary: Summary) -> str:
         "{wasted} of {observed} observed GPU-hours were not used: {free} unallocated, {reserved} allocated but unused, {held} held idle, {stalled} stalled; {active} were busy.",
         wasted=GpuHours(spent.unused_ms),
         observed=GpuHours(spent.observed_ms),
-        active=Share(spent.share("active")),
+        active=useful_share(summary),
         **{state: Share(spent.share(state)) for state in UNUSED},
     )
 
