@@ -18,7 +18,9 @@ from analytics.language.language import Sentence
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Span
 from analytics.language.sentences import tr
+from analytics.names import JOINER
 from analytics.workloads import waste
+from analytics.workloads.commands import dump_command, log_command
 from analytics.workloads.finding_parts import label
 from analytics.workloads.model import Context, Finding, Label, of_gpus
 from analytics.workloads.rule import Candidate, HistoryNeed, Rule
@@ -88,11 +90,24 @@ def _fall(context: Context, rows: pl.DataFrame) -> StallEvidence:
     }
     if len(rest) and rest[0] > first_ms:
         numbers |= {"first_gpu": gpu, "first_by_s": (rest[0] - first_ms) / SECOND_MS}
-    now = still_going(context, rows)
-    user = rows["user"][0]
-    notes = (
-        [tr("where the first rank waits: {command}", command=plain(stack_command(context, host, [gpu], user)))]
-        if gpu in now
-        else []
-    )
+    notes = _notes(context, host, gpu, rows) if gpu in still_going(context, rows) else []
     return StallEvidence(numbers, [] if fell else [tr("none of its GPUs was observed at work before")], notes)
+
+
+def _notes(context: Context, host: str, gpu: str, rows: pl.DataFrame) -> list[Sentence]:
+    """Return where to look before the job is ended: the first rank's stack, the log, and the stacks of all ranks."""
+    user, job = rows.row(0, named=True)["user"], rows.row(0, named=True)["job"]
+    own = None if job is None or JOINER in job else job  # of several jobs no command means one
+    notes: list[Sentence] = [
+        tr("where the first rank waits: {command}", command=plain(stack_command(context, host, [gpu], user)))
+    ]
+    if (log := log_command(own)) is not None:
+        notes.append(tr("its log (StdOut and StdErr of a Slurm job): {command}", command=plain(log)))
+    if (dump := dump_command(own)) is not None:
+        notes.append(
+            tr(
+                "to end it with the stacks of all ranks in the log, where Python's faulthandler is on: {command}",
+                command=plain(dump),
+            )
+        )
+    return notes

@@ -75,7 +75,9 @@ def _window(heading: Heading, seen: Seen) -> str:
 def observed(ledger: LedgerFigures, week: Week | None = None) -> str:
     """Return the observed share of the time, its sampled share, and for an incomplete week the end of the data."""
     sampled = [by_samples(ledger.summary)] if is_sampled(ledger.summary.totals) else []
-    return SentenceList([_seen(ledger.seen, week), *sampled, *doubt(ledger.summary.totals), *outside(ledger.seen)], "; ")
+    return SentenceList(
+        [_seen(ledger.seen, week), *sampled, *doubt(ledger.summary.totals), *outside(ledger.seen)], "; "
+    )
 
 
 def _seen(seen: Seen, week: Week | None) -> str:

@@ -62,6 +62,23 @@ def array_command(slurm_jobs: Sequence[str]) -> str:
     return f"squeue --jobs={quote(','.join(slurm_jobs))} --array"
 
 
+def log_command(job: str | None) -> str | None:
+    """Return a command that names or shows the log of a Slurm job or pod; None for other work."""
+    scheduler, _, name = (job or "").partition(":")
+    if scheduler == "slurm":
+        return f"scontrol show job {operands([name])}"
+    if scheduler == "pod":
+        space, _, pod = name.partition("/")
+        return f"kubectl logs --tail=50 -n {quote(space)} {operands([pod])}"
+    return None
+
+
+def dump_command(job: str | None) -> str | None:
+    """Return a command that ends a Slurm job such that its processes may write their stacks; None for other work."""
+    scheduler, _, name = (job or "").partition(":")
+    return f"scancel --signal=ABRT --full {operands([name])}" if scheduler == "slurm" else None
+
+
 def watch_command(host: str) -> str:
     """Return a command that shows the load of the host's GPUs."""
     return f"ssh {operands([host])} nvidia-smi --query-gpu=uuid,name,utilization.gpu,memory.used --format=csv"
