@@ -1,6 +1,7 @@
 """Parts of the fleet that are not observed.
 
-They are silent hosts, unknown time, GPUs without utilization, and use without a known user or account.
+They are silent hosts, unknown time, GPUs without utilization or with readings that contradict each other, such as 100 %
+beside no context, and use without a known user or account.
 
 Look-alikes that it leaves alone: a driver reload, an agent update or a card that moved (under 24 GPU-hours or a tenth
 of the host's time), and MIG instances, which change with each layout.
@@ -15,6 +16,7 @@ from typing import Any
 
 import polars as pl
 
+from analytics.contradictions import verdicts
 from analytics.intervals import SPAN_MS
 from analytics.language.quantities import Share
 from analytics.language.sentences import tr
@@ -28,7 +30,7 @@ from analytics.workloads.finding_parts import label, words_for
 from analytics.workloads.ledger_rows import GPU_MS, longest_h
 from analytics.workloads.model import Context, EvidenceValue, of_gpus, once_per_context
 from analytics.workloads.rule import Candidate, HistoryNeed, Rule
-from fallow.clock import HOUR_MS
+from fallow.clock import DAY_MS, HOUR_MS, floor_ms
 
 SHARE_MAX = 0.1
 GPU_HOURS_MIN = 24
@@ -38,6 +40,8 @@ KINDS = {
     "silent": "the host stopped reporting",
     "unknown time": "not observed",
     "no utilization": "utilization was not measured",
+    verdicts.READINGS_REPEAT: "its readings repeat although one of them cannot",
+    verdicts.UTIL_WITHOUT_CONTEXT: "utilization without a context on the card",
     "user not known": "the user is not known",
     "use not watched": "the user was not recorded",
 }
@@ -52,13 +56,24 @@ def blind_spot_findings(context: Context) -> Iterator[Candidate]:
     seen = spans.filter(~pl.col("state").is_in(WITHOUT_EVIDENCE))
     used = spans.filter(pl.col("state").is_in(OCCUPIED))
     unknown = spans.filter(pl.col("state") == "unknown")
-    mute = _mute(context, unknown)
+    denied = _contradicted(context, unknown)
+    unsaid = unknown.join(denied, on=("host", "gpu"), how="anti")
+    mute = _mute(context, unsaid)
     unwatched = pl.col("user_source").is_in(NOBODY_LOOKED)
     for kind, whole, blind, command in (
-        ("unknown time", spans, unknown.join(mute, on=("host", "gpu"), how="anti"), _agent_status),
-        ("no utilization", spans, unknown.join(mute, on=("host", "gpu"), how="semi"), _doctor),
+        ("unknown time", spans, unsaid.join(mute, on=("host", "gpu"), how="anti"), _agent_status),
+        ("no utilization", spans, unsaid.join(mute, on=("host", "gpu"), how="semi"), _doctor),
         ("user not known", used, used.filter(pl.col("user").is_null() & pl.col("account").is_null()), _doctor),
         ("use not watched", seen, seen.filter(unwatched), _doctor),
+        *(
+            (
+                kind,
+                spans,
+                unknown.join(denied.filter(pl.col("kind") == kind), on=("host", "gpu"), how="semi"),
+                _full_state,
+            )
+            for kind in verdicts.UNOBSERVED
+        ),
     ):
         yield from _unseen_shares(context, kind, whole, blind, command)
 
@@ -173,6 +188,17 @@ def _mute(context: Context, unknown: pl.DataFrame) -> pl.DataFrame:
     return gpus.filter(2 * pl.col("mute_ms") >= pl.col("unknown_ms")).select("host", "gpu")
 
 
+def _contradicted(context: Context, unknown: pl.DataFrame) -> pl.DataFrame:
+    """Return GPUs (host, gpu, kind) most of whose unknown time has readings that cannot be true together, with the largest kind."""
+    faults = context.rollups.quality(floor_ms(context.since_ms, DAY_MS)).filter(
+        pl.col("kind").is_in(verdicts.UNOBSERVED) & (pl.col("time") < context.until_ms)
+    )
+    sums = faults.group_by("host", "gpu", "kind").agg(pl.col("affected_ms").sum()).sort("affected_ms", "kind")
+    kinds = sums.group_by("host", "gpu").agg(pl.col("kind").last(), denied_ms=pl.col("affected_ms").sum())
+    gpus = unknown.group_by("host", "gpu").agg(unknown_ms=SPAN_MS.sum()).join(kinds, on=("host", "gpu"))
+    return gpus.filter(2 * pl.col("denied_ms") >= pl.col("unknown_ms")).select("host", "gpu", "kind")
+
+
 def _silent(context: Context) -> pl.DataFrame:
     """Return hosts of which no GPU was observed recently on any host. Columns: host, last_seen and gpus."""
     rows = context.inside.segments.select("gpu", "host", "gpu_share", "end").sort("end", "host")
@@ -190,6 +216,10 @@ def _check(context: Context, host: str, command: Callable[[str], str]) -> str:
 
 def _agent_status(host: str) -> str:
     return on_host(host, "systemctl", "status", "fallow-agent")
+
+
+def _full_state(host: str) -> str:
+    return on_host(host, "nvidia-smi", "-q")
 
 
 def _doctor(host: str) -> str:

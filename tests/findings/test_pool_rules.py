@@ -361,6 +361,18 @@ def test_use_without_utilization_and_use_that_nothing_would_show() -> None:
     assert only_of("blind_spot", fleet).subject == "use not watched"
 
 
+def test_utilization_without_a_context_is_no_fault_of_the_agent() -> None:
+    fleet = Fleet(2)
+    wrong, right = fleet.host("h1", H100, 2)
+    train(fleet, right, "ann")
+    wrong.override(
+        fleet.always, gpu_util_pct=100.0, mem_used_bytes=4 * 2**20, power_w=55.0, process_count=0, sm_active_pct=None
+    )
+    each = only_of("blind_spot", fleet)
+    assert (each.subject, each.gpus, each.gpu_hours) == ("util_without_context", (wrong.uuid,), pytest.approx(48))
+    assert each.next_command == "ssh h1 nvidia-smi -q"
+
+
 @pytest.mark.parametrize(
     ("host", "shown"), [("h1", "h1"), ("gpu 1", "'gpu 1'"), ("-oProxyCommand=x", "-- -oProxyCommand=x")]
 )
