@@ -304,7 +304,7 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "ledger": (
         ("idle_after", parse_duration_ms, "5min", "how long a user may run no kernel before the time is `held`",
          "shorter idle intervals come from input waits and checkpoints"),
-        ("stalled_after", parse_duration_ms, "8min", "how long kernels may do no work, by witnesses that agree, before the time is `stalled`",
+        ("stalled_after", parse_duration_ms, "5min", "how long kernels may do no work, by witnesses that agree, before the time is `stalled`",
          "shorter ones come from barriers and checkpoints; a hang is reported within 10 minutes, also from rows of one minute"),
         ("low_below_pct", _positive, "10", "mean utilization of a segment below which it is `low`"),
         ("held_min_bytes", parse_bytes, "1GB",

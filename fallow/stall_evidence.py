@@ -41,7 +41,7 @@ _LEAST = min(MEASURED.values(), key=lambda card: card.spinning_w / card.limit_w)
 """Unmeasured cards are taken to draw its shares of their power limit. On small cards an idle context draws more (a T4: 26 of 70 W),
 so that their power is no witness and their time stays work."""
 
-_SLACK = 1.1
+_SLACK = 1.25
 """Cards of one model differ, and a warm card draws more than a cold one."""
 
 _CAPPED_SHARE = 0.6

@@ -84,8 +84,8 @@ select * exclude (last_ms, last_interval_ms, last_epoch, last_scraped, last_ener
 from neighbours
 """,
     "draw": """
-select gpu, least(1.1 * 198 / 700 * arg_max(power_limit_w, "time"), 0.6 * arg_max(power_limit_w, "time")) as spinning_w,
-       1.1 * 126 / 700 * arg_max(power_limit_w, "time") as context_w
+select gpu, least(1.25 * 198 / 700 * arg_max(power_limit_w, "time"), 0.6 * arg_max(power_limit_w, "time")) as spinning_w,
+       1.25 * 126 / 700 * arg_max(power_limit_w, "time") as context_w
 from raw_device group by gpu
 """,
     "seen": """
