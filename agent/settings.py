@@ -57,7 +57,7 @@ class AgentSettings:
     call_timeout_s: float
     expected_gpus: int = 0
     """Number of GPUs that the host should have; 0: by the inventory and the PCI bus."""
-    stalled_after_ms: int = 5 * MINUTE_MS
+    stalled_after_ms: int = 7 * MINUTE_MS
     spool_max_bytes: int = 2_000_000_000
     keep_published_ms: int = 3_600_000
     lake_id: str = ""

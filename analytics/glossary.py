@@ -63,7 +63,7 @@ STATES: Mapping[str, Term] = {
         Term(
             "stalled",
             tr(
-                "kernels are reported, and at least two witnesses agree that they do no work, for 5 minutes or longer by default: a hung job, a kernel without a process, a keep-alive"
+                "kernels are reported, and at least two witnesses agree that they do no work, for 7 minutes or longer by default: a hung job, a kernel without a process, a keep-alive"
             ),
             short=tr("kernels are reported, no work is done"),
             label=tr("Stalled"),

@@ -166,7 +166,7 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
          "they change with repairs and configuration, not with work"),
         ("call_timeout", parse_duration_ms, "5s", "how long a driver call may block before the GPU counts as wedged",
          "a healthy call takes micro- to milliseconds, and the sample rings of the other GPUs hold ten seconds"),
-        ("stalled_after", parse_duration_ms, "5min",
+        ("stalled_after", parse_duration_ms, "7min",
          "how long kernels run without work, by two witnesses at least, before a GPU is a stalled suspect",
          "ranks of a job wait for one another for seconds, and for minutes while one of them writes a checkpoint"),
         ("command_arguments", _switch, "off", "record command lines, with secrets masked",
@@ -304,7 +304,7 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "ledger": (
         ("idle_after", parse_duration_ms, "5min", "how long a user may run no kernel before the time is `held`",
          "shorter idle intervals come from input waits and checkpoints"),
-        ("stalled_after", parse_duration_ms, "5min", "how long kernels may do no work, by witnesses that agree, before the time is `stalled`",
+        ("stalled_after", parse_duration_ms, "7min", "how long kernels may do no work, by witnesses that agree, before the time is `stalled`",
          "shorter ones come from barriers and checkpoints; a hang is reported within 10 minutes, also from rows of one minute"),
         ("low_below_pct", _positive, "10", "mean utilization of a segment below which it is `low`"),
         ("held_min_bytes", parse_bytes, "1GB",

@@ -6,6 +6,7 @@ activity counters, the process list and the memory in use. One witness alone nev
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,22 +38,29 @@ MEASURED: Mapping[str, CardDraw] = MappingProxyType(
 )
 """By the column `model` of `device`; docs/measured-on-hardware.md has the measurement."""
 
+_SCALED = re.compile(r"(?:NVIDIA |Tesla )(?:V100|A100|A800|H\d+|GH200|G?B\d{3})\b")
+"""Models whose draw is taken to be the measured share of their limit. Small cards and those for displays draw more of theirs at
+rest (an idle context on a T4: 26 of 70 W), and other makers' cards were never measured: their power is no witness."""
+
 _LEAST = min(MEASURED.values(), key=lambda card: card.spinning_w / card.limit_w)
-"""Unmeasured cards are taken to draw its shares of their power limit. On small cards an idle context draws more (a T4: 26 of 70 W),
-so that their power is no witness and their time stays work."""
+"""The card whose shares of the limit count for _SCALED."""
 
 _SLACK = 1.25
 """Cards of one model differ, and a warm card draws more than a cold one."""
+
+_LEAST_SHARE = 0.5
+"""Less than this share of the draw of a free card is no reading: a sensor that answers 0, or the second die of a board."""
 
 _CAPPED_SHARE = 0.6
 """A card whose limit was lowered may work as hard as the limit permits: from this share of it on, low power says nothing."""
 
 
 class RestingDraw(NamedTuple):
-    """The most that a card draws with an open context, and with kernels that only wait, in W."""
+    """The most that a card draws with an open context, and with kernels that only wait, and the least that any card draws, in W."""
 
     context_w: float
     spinning_w: float
+    least_w: float
 
 
 def resting_draw(model: str | None, limit_w: float | None, rated_w: float | None = None) -> RestingDraw | None:
@@ -63,24 +71,23 @@ def resting_draw(model: str | None, limit_w: float | None, rated_w: float | None
         limit_w: its power limit as it is set.
         rated_w: the limit that its maker states; without it the set limit counts.
     """
-    card = MEASURED.get(model or "")
+    card, scale = MEASURED.get(model or ""), 1.0
     if card is None:
         of_limit_w = rated_w or limit_w
-        if of_limit_w is None:
+        if of_limit_w is None or _SCALED.match(model or "") is None:
             return None
-        scale = of_limit_w / _LEAST.limit_w
-        context_w, spinning_w = _LEAST.context_w * scale, _LEAST.spinning_w * scale
-    else:
-        context_w, spinning_w = card.context_w, card.spinning_w
-    most_w = _SLACK * spinning_w if limit_w is None else min(_SLACK * spinning_w, _CAPPED_SHARE * limit_w)
-    return RestingDraw(min(_SLACK * context_w, most_w), most_w)
+        card, scale = _LEAST, of_limit_w / _LEAST.limit_w
+    most_w = _SLACK * scale * card.spinning_w
+    most_w = most_w if limit_w is None else min(most_w, _CAPPED_SHARE * limit_w)
+    return RestingDraw(min(_SLACK * scale * card.context_w, most_w), most_w, _LEAST_SHARE * scale * card.free_w)
 
 
 RESIDENT_PCT = 97.0
 """Utilization from which a kernel is resident all the time, as a kernel that waits is: one that spun read 98 % where it was started
 again and again. Shorter bursts are work until hours of them show a pattern."""
 
-_PIPE_MOST_PCT = 0.2  # GPM resolves 0.1 %; 0.0 while a block spun
+_PIPE_MOST_PCT = 0.05  # GPM resolves 0.1 %; 0.0 while a block spun, and 0.1 is arithmetic
+_DRAM_MOST_PCT = 0.2
 _LINK_MOST_BYTES_PER_S = 4 * 2**20  # at most 1.4 MiB/s at rest; 6.7 MiB/s came with 300 launches a second
 
 ACTIVITY_MOST: Mapping[str, float] = MappingProxyType(
@@ -90,7 +97,7 @@ ACTIVITY_MOST: Mapping[str, float] = MappingProxyType(
         "fp64_active_pct": _PIPE_MOST_PCT,
         "fp32_active_pct": _PIPE_MOST_PCT,
         "fp16_active_pct": _PIPE_MOST_PCT,
-        "dram_active_pct": _PIPE_MOST_PCT,
+        "dram_active_pct": _DRAM_MOST_PCT,
         "mem_util_pct": 1.0,
         "encoder_util_pct": 0.0,
         "decoder_util_pct": 0.0,

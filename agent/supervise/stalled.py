@@ -1,7 +1,6 @@
 """Stalled suspects: GPUs whose kernels run for minutes while independent witnesses agree that no work is done.
 
-The witnesses are the power sensor, the activity counters (GPM), the process list and the memory in use. Two must agree, and none
-may show work. The rows that the agent writes anyway are the only source.
+The witnesses are the power sensor, the activity counters (GPM) and the process list. Two must agree, and none may show work. The rows that the agent writes anyway are the only source.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent.snapshot import WATCHED, SinceClock
 from fallow.clock import format_duration
-from fallow.stall_evidence import ACTIVITY_MOST, ACTIVITY_NEEDED, NO_CONTEXT_BYTES, RESIDENT_PCT, resting_draw
+from fallow.stall_evidence import ACTIVITY_MOST, ACTIVITY_NEEDED, RESIDENT_PCT, resting_draw
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,9 +42,8 @@ def judge(row: GpuRow, before: GpuRow | None, device: DeviceRow) -> Judgement:
         if (value := values.get(column)) is not None and value > most:
             return Judgement(stalled=False, columns=(column,))
     draw_w, resting = _draw_w(row, before), resting_draw(device.get("model"), device.get("power_limit_w"))
-    mem_used_bytes, witnesses = row.get("mem_used_bytes"), 0
-    columns: tuple[str, ...] = ()
-    if draw_w is not None and resting is not None:
+    witnesses, columns = 0, tuple[str, ...]()
+    if draw_w is not None and resting is not None and draw_w >= resting.least_w:
         if draw_w > resting.spinning_w:
             return Judgement(stalled=False, columns=("power_w",))
         witnesses, columns = 1, ("power_w",)
@@ -53,8 +51,6 @@ def judge(row: GpuRow, before: GpuRow | None, device: DeviceRow) -> Judgement:
         witnesses, columns = witnesses + 1, columns + ACTIVITY_NEEDED
     if row.get("process_count") == 0:
         witnesses, columns = witnesses + 1, (*columns, "process_count")
-    if mem_used_bytes is not None and mem_used_bytes < NO_CONTEXT_BYTES:
-        witnesses, columns = witnesses + 1, (*columns, "mem_used_bytes")
     return Judgement(stalled=True, columns=columns) if witnesses >= _WITNESSES else _UNKNOWN
 
 

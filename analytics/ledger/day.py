@@ -31,7 +31,7 @@ from analytics.ledger.day_owners import Allocated, Shares, shares_of, unit, who_
 from analytics.ledger.day_processes import lists_of, process_day, read_listed
 from analytics.ledger.day_rows import REFUTED, RELEASED, UNKNOWN, DayRows, Defect, read_day_rows
 from analytics.ledger.day_segments import find_segments
-from analytics.ledger.day_stalls import OtherWitnesses, stall_signs
+from analytics.ledger.day_stalls import MOVED, OtherWitnesses, stall_signs
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.unused_files import UnusedFiles
 from analytics.mig import Instance
@@ -200,12 +200,11 @@ def _other_witnesses(days: Sequence[HostDay], rows: DayRows, files: Callable[[st
             return {}
         return {name: columns.floats(name)[rows.places] for name in names if columns.has(name)}
 
-    def written() -> Columns:
-        names = ("time", "disk_write_bytes_per_s", "net_transmit_bytes_per_s")
-        return Columns(files("host"), schema.HOST, names, on_unusable=lambda *_: None)
+    def moved() -> Columns:
+        return Columns(files("host"), schema.HOST, ("time", *MOVED), on_unusable=lambda *_: None)
 
     draws = {(day.host, gpu): each for day in days for gpu, each in day.draws.items()}
-    return OtherWitnesses(draws, units, written)
+    return OtherWitnesses(draws, units, moved)
 
 
 def _allocations(days: Sequence[HostDay], rows: DayRows, shares: Shares, processes: pl.DataFrame) -> pl.DataFrame:

@@ -21,8 +21,17 @@ from fallow.quarantine import OnUnusable
 
 COLUMNS = tuple(name for name in schema.PROCESS.names if name not in {"slurm_step_id", "attribution"})
 
-KEEPER = re.compile(r"(?i)keep[-_]?(?:the[-_]?)?gpu|gpu[-_]?(?:keep|occup|hold|guard|hog)|(?:occupy|hold|hog)[-_]?gpu")
-"""Names of tools whose only purpose is to defeat checks for idle GPUs, such as keep-gpu."""
+KEEPER = re.compile(
+    r"(?i)(?:^|[\s/])(?:(?:keep|occupy|hold|hog)[-_]?(?:the[-_]?)?gpus?|"
+    r"gpus?[-_]?(?:keep(?:er|[-_]?alive)?|occup(?:y|ier)|hold(?:er)?|hog))(?:\.py|\.sh)?(?=\s|$)"
+)
+"""Whole names of tools whose only purpose is to defeat checks for idle GPUs, such as keep-gpu."""
+
+SERVER = (
+    r"(?i)vllm|sglang|tritonserver|text-generation|text-embeddings|lmdeploy|trtllm-serve|tensorrt_llm|llama-server|llama\.cpp|"
+    r"\bollama|mii-server|torchserve|lorax|aphrodite|infinity_emb"
+)
+"""Pattern of commands and arguments of inference servers."""
 
 _KEY_BITS = 44
 """Milliseconds of some centuries: a GPU's code above them makes one sortable number of GPU and time."""
@@ -52,6 +61,8 @@ class Lists:
     """The largest CPU use of a process of each list; NaN where none is known. 100 is one CPU."""
     keeps_alive: Mask
     """Lists whose processes are all named like tools that keep a GPU from looking idle."""
+    serves: Mask
+    """Lists with an inference server or a pod: others may call it by a timer."""
     users: dict[int, dict[str, int]]
     """For each list that several users share, how many processes each of them has there."""
 
@@ -209,7 +220,7 @@ def lists_of(rows: ListedProcesses) -> Lists:
     """Return the lists that these rows form: one per GPU and time."""
     if not len(rows):
         none = np.zeros(0, np.int64)
-        return Lists(none, none, none, np.zeros(0, np.intp), (), np.zeros(0), np.zeros(0, bool), {})
+        return Lists(none, none, none, np.zeros(0, np.intp), (), np.zeros(0), np.zeros(0, bool), np.zeros(0, bool), {})
     key = sort_key(rows.gpu, rows.time)
     starts = run_starts(key)
     number = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(rows)))
@@ -223,17 +234,18 @@ def lists_of(rows: ListedProcesses) -> Lists:
         owner=owner,
         owners=owners,
         cpu_util_pct=np.fmax.reduceat(rows.floats["cpu_util_pct"], starts),
-        keeps_alive=np.logical_and.reduceat(_keepers(rows), starts),
+        keeps_alive=np.logical_and.reduceat(_named(rows, KEEPER), starts),
+        serves=np.logical_or.reduceat(_named(rows, re.compile(SERVER)) | (rows.texts["pod"].codes != NONE), starts),
         users=_user_counts(rows, starts, owner, several) if several else {},
     )
 
 
-def _keepers(rows: ListedProcesses) -> Mask:
-    """Return the processes whose command or arguments name a tool that keeps a GPU from looking idle."""
+def _named(rows: ListedProcesses, pattern: re.Pattern[str]) -> Mask:
+    """Return the processes whose command or arguments have such a name."""
     named = np.zeros(len(rows), bool)
     for text in (rows.texts["command"], rows.texts["arguments"]):
         if text.names:
-            named |= text.where_in([name for name in text.names if KEEPER.search(name)])
+            named |= text.where_in([name for name in text.names if pattern.search(name)])
     return named
 
 

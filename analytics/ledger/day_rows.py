@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from analytics.ledger.card_use import LIMITS, SM_ACTIVITY
 from analytics.ledger.columns import NONE, Codes, Columns, Floats, Ints, Mask, Strings, Units, run_starts
+from analytics.ledger.settings import DRIVER_WINDOW_MS, SAMPLED_BELOW
 from fallow import schema
 from fallow.clock import DAY_MS, format_ms
 from fallow.lake import LakeFile
@@ -118,6 +120,14 @@ class DayRows:
     def __len__(self) -> int:
         """Return the number of rows."""
         return len(self.start)
+
+    @cached_property
+    def sampled(self) -> Mask:
+        """Return the rows that watched less than half of their time."""
+        stated = self.floats["gpu_util_coverage_ratio"]
+        silent = np.isnan(stated) & (self.weight * SAMPLED_BELOW > DRIVER_WINDOW_MS)
+        found: Mask = silent | (stated < SAMPLED_BELOW)
+        return found
 
     def also_usable(self, more: Mask) -> DayRows:
         """Return the rows with some more rows marked as usable."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,12 +19,10 @@ from analytics.ledger.columns import Codes, Floats, Ints, Mask, Places, run_star
 from analytics.ledger.day_owners import UNSEEN, USE, Held, Shares
 from analytics.ledger.day_processes import Lists, RowOwner
 from analytics.ledger.day_rows import DayRows
-from analytics.ledger.day_stalls import DOUBTFUL, KEPT_ALIVE, WAITING
+from analytics.ledger.day_stalls import CONTESTED, DOUBTFUL, KEPT_ALIVE, WAITING
 from analytics.ledger.settings import (
     DRAW_SLACK,
-    DRIVER_WINDOW_MS,
     QUIET_SLACK,
-    SAMPLED_BELOW,
     LedgerSettings,
 )
 from analytics.mig import MIG_PREFIX
@@ -79,11 +78,12 @@ def find_segments(
     of_runs = alike.take(runs.first)
     idle_intervals = np.flatnonzero(_begins(runs, of_runs.zero))
     groups = _RunGroups.of(runs, of_runs, of_runs.zero)
-    label = _labels(groups, _RunGroups.of(runs, of_runs, of_runs.sign == WAITING), of_runs, settings)
+    stalls = _Stalls.of(runs, of_runs, settings)
+    label = _labels(groups, stalls, of_runs, settings)
     view = _view(use, len(rows))
     weight = rows.weight[view]
     runs.values["perhaps_idle_ms"] += _time_beside_idle(groups, runs, of_runs, weight, settings)
-    runs.values["perhaps_stalled_ms"] = _doubtful_time(runs, of_runs, settings)
+    runs.values["perhaps_stalled_ms"] = np.where(stalls.doubtful, runs.end - runs.start, 0).astype(np.float64)
     segments = np.flatnonzero(_begins(runs, label, of_runs.owner))
     first_row = use[runs.first[segments]]
     table = _table(runs, segments, label[segments], held.owner[first_row], held.owners)
@@ -142,7 +142,7 @@ def _runs(rows: DayRows, use: Places, alike: _Alike, settings: LedgerSettings) -
     end = start + rows.weight[view]
     if not len(use):
         return Runs(use, gpu, start, end, dict.fromkeys((*_SUMS, *_LARGEST, *_WHOLLY), np.zeros(0)))
-    packed = (((gpu.astype(np.int64) * 16 + alike.kind) * 4 + alike.sign) * 2 + alike.zero) * 2 + alike.measured
+    packed = (((gpu.astype(np.int64) * 16 + alike.kind) * 8 + alike.sign) * 2 + alike.zero) * 2 + alike.measured
     differs = (packed[1:] != packed[:-1]) | (alike.owner[1:] != alike.owner[:-1]) | (end[:-1] != start[1:])
     first = np.flatnonzero(np.concatenate(([True], differs)))
     last = np.append(first[1:], len(use)) - 1
@@ -192,9 +192,7 @@ def _sampled_sums(
 ) -> dict[str, Floats]:
     """Return the sampled time of each run, and the evidence for or against work between two samples at 0."""
     gpu, start, weight, zero = rows.gpu[view], rows.start[view], rows.weight[view], alike.zero
-    stated = rows.floats["gpu_util_coverage_ratio"][view]
-    silent = np.isnan(stated) & (weight * SAMPLED_BELOW > DRIVER_WINDOW_MS)
-    sampled = alike.measured & (silent | (stated < SAMPLED_BELOW))
+    sampled = alike.measured & rows.sampled[view]
     if not sampled.any():
         no_time = {name: np.zeros(len(first)) for name in ("sampled_ms", "perhaps_idle_ms", "quiet_ms")}
         return no_time | {name: np.full(len(first), np.nan) for name in (*_WHOLLY, "quiet_draw_max_w")}
@@ -206,7 +204,7 @@ def _sampled_sums(
     power = np.where(zero, readings, -np.inf)
     quiet = sampled & _quiet_rows(drawn, readings, weight, first, settings)
     # between two samples as far apart as an idle interval is long, there may have been an idle interval
-    sparse = sampled & ~zero & (weight >= settings.idle_after_ms)
+    sparse = sampled & ~zero & (alike.sign != CONTESTED) & (weight >= settings.idle_after_ms)
     return {
         "sampled_ms": np.add.reduceat(np.where(sampled, weight, 0.0), first),
         "perhaps_idle_ms": np.add.reduceat(np.where(sparse, weight, 0.0), first),
@@ -255,7 +253,7 @@ def _ends(runs: Runs, groups: Places) -> Ints:
 
 @dataclass(frozen=True)
 class _RunGroups:
-    """Groups of adjacent runs of one GPU, kind and owner, all of them marked or none: `first` run, `number` of each run's group.
+    """Groups of adjacent runs of one GPU, kind, owner and mark: `first` run, `number` of each run's group.
 
     `follows` marks groups that continue the group before without a gap.
     """
@@ -267,7 +265,7 @@ class _RunGroups:
     follows: Mask
 
     @classmethod
-    def of(cls, runs: Runs, alike: _Alike, marked: Mask) -> _RunGroups:
+    def of(cls, runs: Runs, alike: _Alike, marked: NDArray[Any]) -> _RunGroups:
         begins = _begins(runs, alike.kind, alike.owner, marked)
         first = np.flatnonzero(begins)
         ends, gpu = _ends(runs, first), runs.gpu[first]
@@ -308,16 +306,32 @@ def _time_beside_idle(idle: _RunGroups, runs: Runs, alike: _Alike, weight: Ints,
     return found
 
 
-def _doubtful_time(runs: Runs, alike: _Alike, settings: LedgerSettings) -> Floats:
-    """Return, per run, the time that may be stalled: one witness speaks against work, for long or up to the edge of the day."""
-    groups = _RunGroups.of(runs, alike, alike.sign == DOUBTFUL)
-    if not len(groups.first):
-        return np.zeros(0)
-    long = ((groups.length >= settings.stalled_after_ms) | groups.at_edge)[groups.number]
-    return np.where((alike.sign == DOUBTFUL) & long, runs.end - runs.start, 0).astype(np.float64)
+@dataclass(frozen=True)
+class _Stalls:
+    """Which runs do no work, from the groups in which witnesses speak against work without a break.
+
+    A group whose rows mostly have two witnesses or more stalls as a whole: a reading near its limit wavers. Any other is in doubt.
+    """
+
+    long: Mask
+    at_edge: Mask
+    """Shorter ones at the edge of a GPU's day."""
+    doubtful: Mask
+
+    @classmethod
+    def of(cls, runs: Runs, alike: _Alike, settings: LedgerSettings) -> _Stalls:
+        contested = alike.sign == CONTESTED
+        speaks = (alike.sign == WAITING) | (alike.sign == DOUBTFUL) | contested
+        groups = _RunGroups.of(runs, alike, speaks.astype(np.int8) + contested)
+        waiting_ms = np.bincount(
+            groups.number, np.where(alike.sign == WAITING, runs.end - runs.start, 0), len(groups.first)
+        )
+        agreed, edge = (2 * waiting_ms >= groups.length)[groups.number], groups.at_edge[groups.number]
+        long = (groups.length >= settings.stalled_after_ms)[groups.number]
+        return cls(speaks & agreed & long, speaks & agreed & ~long & edge, speaks & ~agreed & (long | edge))
 
 
-def _labels(idle: _RunGroups, stalls: _RunGroups, alike: _Alike, settings: LedgerSettings) -> Codes:
+def _labels(idle: _RunGroups, stalls: _Stalls, alike: _Alike, settings: LedgerSettings) -> Codes:
     """Return the kind, with use split into held, stalled and busy, and into zero and stalling where only the next day can decide."""
     label = alike.kind.copy()
     if not len(label):
@@ -330,11 +344,8 @@ def _labels(idle: _RunGroups, stalls: _RunGroups, alike: _Alike, settings: Ledge
     label[in_use & alike.zero & ~long & at_edge] = ZERO
     # bursts come in every few minutes: the pauses between them are no idle intervals
     label[((label == BUSY) | (label == ZERO)) & (alike.sign == KEPT_ALIVE)] = STALLED
-    waits = in_use & (alike.sign == WAITING)
-    if waits.any():
-        is_long = (stalls.length >= settings.stalled_after_ms)[stalls.number]
-        label[waits & is_long] = STALLED
-        label[waits & ~is_long & stalls.at_edge[stalls.number]] = STALLING
+    label[stalls.long] = STALLED
+    label[stalls.at_edge] = STALLING
     return label
 
 

@@ -2,7 +2,7 @@
 
 Utilization says that a kernel is resident, not that it does anything. The kernel of a hung collective, a kernel whose process is
 gone and the bursts of a keep-alive all read as work. Other witnesses tell them apart: the power against the model's own draw, the
-activity of the card's units, its traffic, the process list, the CPU time of the processes and what the host writes. Utilization beside
+activity of the card's units, its traffic, the process list, the CPU time of the processes and what the host reads and writes. Utilization beside
 memory in which no context fits is a wrong reading and no stall (analytics/contradictions).
 
 One witness never decides. A row counts as *waiting* where at least two independent witnesses agree and none contradicts; where one
@@ -11,7 +11,9 @@ alone speaks it counts as *doubtful*, which figures state as a bound. When in do
 - memory-bound decoding, FP64 solvers and any kernel with arithmetic keep a unit busy, or draw more power;
 - tiny models that are bound by launch latency leave gaps between kernels, move bytes over PCIe, or show arithmetic;
 - actors, loaders, compilers and evaluations that wait for the CPU run kernels for a part of the time only;
-- ranks that wait for a checkpoint are on a host that writes it;
+- ranks that wait for a checkpoint or for data are on a host that writes or reads, beside GPUs that rest;
+- processes that compute on several CPUs prepare something;
+- point samples further apart than a minute show too little;
 - a card that is throttled draws little and works.
 """
 
@@ -28,18 +30,23 @@ from analytics.ledger.day_processes import Lists
 from analytics.ledger.day_rows import THROTTLED, DayRows
 from analytics.ledger.settings import LedgerSettings
 from fallow.clock import MINUTE_MS
-from fallow.stall_evidence import ACTIVITY_MOST, RESIDENT_PCT, RestingDraw
+from fallow.stall_evidence import ACTIVITY_MOST, ACTIVITY_NEEDED, RESIDENT_PCT, RestingDraw
 
-NO_SIGN, WAITING, KEPT_ALIVE, DOUBTFUL = range(4)
-"""What witnesses say of a row: nothing, its kernels only wait, it belongs to a keep-alive, or one witness alone speaks against work."""
+NO_SIGN, WAITING, KEPT_ALIVE, DOUBTFUL, CONTESTED = range(5)
+"""What witnesses say of a row: nothing; its kernels only wait; it belongs to a keep-alive; one witness alone speaks against work; or
+some do, and the host, its processes or the distance of the samples leave room for work."""
 
-FEW_SMS_PCT = 5.0
-"""One spinning block keeps 1 to 2 % of the SMs active, a ring of a few channels 5 %: so few do no work by themselves."""
-WRITTEN_BYTES_PER_S = 50e6
-"""A checkpoint writes faster than this to disk or network; logs write less."""
+ONE_BLOCK_PCT, FEW_SMS_PCT = 2.0, 5.0
+"""One spinning block keeps 1 to 2 % of the SMs active: so few do no work. A ring of a few channels keeps 5 %, as a tiny model may."""
+MOVED_BYTES_PER_S = 50e6
+"""A checkpoint is written and data are read faster than this, on disk or network; logs are slower."""
+BUSY_CPU_PCT = 200.0
+"""A process that spins keeps one CPU busy; one that prepares data or evaluates keeps several."""
+MOVED = ("disk_read_bytes_per_s", "disk_write_bytes_per_s", "net_receive_bytes_per_s", "net_transmit_bytes_per_s")
 THROTTLED_SHARE = 0.05
 
-UNITS = ("tensor_active_pct", "fp64_active_pct", "fp32_active_pct", "fp16_active_pct")
+PIPES = ("tensor_active_pct", "fp64_active_pct", "fp32_active_pct", "fp16_active_pct")
+UNITS = (*PIPES, "mem_util_pct", "encoder_util_pct", "decoder_util_pct")
 """Columns that are read only for days with rows in doubt."""
 
 TINY_BYTES = 2 * 2**30
@@ -60,8 +67,8 @@ class OtherWitnesses:
     """By host and GPU, for cards of a known limit."""
     units: Callable[[Sequence[str]], Mapping[str, Floats]]
     """Returns columns of the same rows; without those that no row states."""
-    written: Callable[[], Columns]
-    """Returns the `host` table's writes."""
+    moved: Callable[[], Columns]
+    """Returns the columns MOVED of the `host` table."""
 
 
 def stall_signs(
@@ -83,9 +90,13 @@ def stall_signs(
     if len(at):
         agree = np.sum(_witnesses(rows, at, draws, others), axis=0)
         contradicted = _shows_work(rows, at) | (agree == 0)
-        if not contradicted.all():
-            contradicted |= _is_written(rows, at, others.written())
-        signs[at] = np.where(contradicted, NO_SIGN, np.where(agree >= 2, WAITING, DOUBTFUL))
+        cpu_util_pct = np.append(lists.cpu_util_pct, np.nan)[held.list_of_row[at]]
+        doubted = (cpu_util_pct >= BUSY_CPU_PCT) | (rows.sampled[at] & (rows.weight[at] > MINUTE_MS))
+        if not (contradicted | doubted).all():
+            working = np.setdiff1d(np.flatnonzero(running), at, assume_unique=True)
+            doubted |= _is_moved(rows, at, others.moved()) & ~_beside_work(rows, at, working)
+        spoken = np.where(doubted, CONTESTED, np.where(agree >= 2, WAITING, DOUBTFUL))
+        signs[at] = np.where(contradicted, NO_SIGN, spoken)
     kept = _kept_alive(rows, held, lists, running & ~resident, draws, least_ms=settings.stalled_after_ms)
     signs[kept] = KEPT_ALIVE
     return signs
@@ -98,19 +109,18 @@ class _Draws:
     rows: DayRows
     context_w: Floats
     spinning_w: Floats
+    least_w: Floats
 
     @classmethod
     def of(cls, rows: DayRows, known: Mapping[tuple[str, str], RestingDraw]) -> _Draws:
         found = [known.get(name) for name in rows.names]
-        nothing = RestingDraw(np.nan, np.nan)
-        context_w, spinning_w = np.array(
-            [(each.context_w, each.spinning_w) for each in (draw or nothing for draw in found)]
-        ).T
-        return cls(rows, context_w, spinning_w)
+        nothing = RestingDraw(np.nan, np.nan, np.nan)
+        return cls(rows, *np.array([draw or nothing for draw in found], np.float64).T)
 
     def drawn_w(self, at: Places) -> Floats:
-        """Return the larger of reading and energy counter: either sensor alone shows work."""
-        return np.fmax(self.rows.floats["power_w"][at], self.rows.rates["energy_mj"][at])
+        """Return the larger of reading and energy counter: either sensor alone shows work. NaN where no card draws so little."""
+        drawn_w = np.fmax(self.rows.floats["power_w"][at], self.rows.rates["energy_mj"][at])
+        return np.where(drawn_w < self.least_w[self.rows.gpu[at]], np.nan, drawn_w)
 
 
 def _lasting(rows: DayRows, at: Places, least_ms: int) -> Places:
@@ -131,19 +141,21 @@ def _lasting(rows: DayRows, at: Places, least_ms: int) -> Places:
 def _witnesses(rows: DayRows, at: Places, draws: _Draws, others: OtherWitnesses) -> tuple[Mask, ...]:
     """Return what power, units and process list say against work in these rows; none does where a unit works."""
     drawn_w, gpu = draws.drawn_w(at), rows.gpu[at]
-    little_power, no_more_than_context = drawn_w <= draws.spinning_w[gpu], drawn_w <= draws.context_w[gpu]
-    no_process = rows.process_count[at] == 0
-    sm, dram = rows.floats["sm_active_pct"][at], rows.floats["dram_active_pct"][at]
-    works = (sm > ACTIVITY_MOST["sm_active_pct"]) | (dram > ACTIVITY_MOST["dram_active_pct"])
-    pipes = np.full(len(at), np.nan)
-    if not works.all():
-        for name, values in others.units(UNITS).items():
-            pipes = np.fmax(pipes, values[at])
-            works |= values[at] > ACTIVITY_MOST[name]
+    known = {name: rows.floats[name][at] for name in ("sm_active_pct", "dram_active_pct", "pcie_rx_bytes_per_s")}
+    known |= {name: values[at] for name, values in others.units(UNITS).items()}
+    works, unknown = np.zeros(len(at), bool), np.full(len(at), np.nan)
+    for name, values in known.items():
+        works |= values > ACTIVITY_MOST[name]
+
+    def is_known(name: str) -> Mask:
+        return ~np.isnan(known.get(name, unknown))
+
+    sm = known["sm_active_pct"]
+    every_unit = np.logical_and.reduce([is_known(name) for name in ACTIVITY_NEEDED])
+    some_unit = np.logical_or.reduce([sm <= FEW_SMS_PCT, *(is_known(name) for name in (*PIPES, "dram_active_pct"))])
     # units that many kernels leave alone need a draw that arithmetic exceeds
-    some_known = ~np.isnan(sm) | ~np.isnan(pipes)
-    no_unit = (sm <= FEW_SMS_PCT) | (dram <= ACTIVITY_MOST["dram_active_pct"]) | (some_known & no_more_than_context)
-    return tuple(each & ~works for each in (little_power, no_unit, no_process))
+    no_unit = every_unit | (sm <= ONE_BLOCK_PCT) | (some_unit & ~(drawn_w > draws.context_w[gpu]))
+    return tuple(each & ~works for each in (drawn_w <= draws.spinning_w[gpu], no_unit, rows.process_count[at] == 0))
 
 
 def _shows_work(rows: DayRows, at: Places) -> Mask:
@@ -165,12 +177,27 @@ def _most_traffic(kind: str) -> float:
     return ACTIVITY_MOST[f"{kind}_rx_bytes_per_s"]
 
 
-def _is_written(rows: DayRows, at: Places, host_rows: Columns) -> Mask:
-    """Return the rows during which their host writes much, to disk or network."""
+def _beside_work(rows: DayRows, at: Places, working: Places) -> Mask:
+    """Return the rows at whose start another GPU of their host works: what the host moves then is that GPU's."""
+    hosts = {name: code for code, name in enumerate(dict.fromkeys(host for host, _ in rows.names))}
+    host = np.array([hosts[name] for name, _ in rows.names])
+    found = np.zeros(len(at), bool)
+    for code in np.unique(host[rows.gpu[at]]):
+        mine = np.flatnonzero(host[rows.gpu[at]] == code)
+        own = working[host[rows.gpu[working]] == code]
+        own = own[np.argsort(rows.start[own], kind="stable")]
+        ends = np.append(np.maximum.accumulate(rows.start[own] + rows.weight[own]), 0)
+        start = rows.start[at[mine]]
+        found[mine] = ends[np.searchsorted(rows.start[own], start, side="right") - 1] > start
+    return found
+
+
+def _is_moved(rows: DayRows, at: Places, host_rows: Columns) -> Mask:
+    """Return the rows during which their host reads or writes much, on disk or network."""
     busy = np.zeros(len(at), bool)
     if not len(host_rows):
         return busy
-    written = np.fmax(host_rows.floats("disk_write_bytes_per_s"), host_rows.floats("net_transmit_bytes_per_s"))
+    moved = np.fmax.reduce([host_rows.floats(name) for name in MOVED])
     time = host_rows.ints("time")
     hosts = {name: code for code, name in enumerate(host_rows.host.names)}
     of_unit = np.array([hosts.get(host, -1) for host, _ in rows.names])
@@ -182,14 +209,15 @@ def _is_written(rows: DayRows, at: Places, host_rows: Columns) -> Mask:
         start = rows.start[at[mine]]
         last = np.searchsorted(time[own], start + rows.interval[at[mine]] // 2, side="right") - 1
         there = (last >= 0) & (start - time[own][last] <= MINUTE_MS)
-        busy[mine] = there & (written[own][last] > WRITTEN_BYTES_PER_S)
+        busy[mine] = there & (moved[own][last] > MOVED_BYTES_PER_S)
     return busy
 
 
 def _kept_alive(rows: DayRows, held: Held, lists: Lists, ran: Mask, draws: _Draws, *, least_ms: int) -> Places:
-    """Return the rows of keep-alives: unbroken time with tiny memory and next to no CPU, in which bursts come by a timer.
+    """Return the rows of keep-alives: unbroken time with tiny memory, next to no CPU and little power, in which bursts come by a timer.
 
-    The tool's name stands for the timer or for the CPU. The rows between the bursts belong to it.
+    The tool's name stands for the timer or for the CPU. Without it servers and pods are left alone: their callers and probes may
+    come by a timer, too. The rows between the bursts belong to it.
     """
     nothing = np.zeros(0, np.intp)
     small = rows.floats["mem_used_bytes"] <= TINY_BYTES
@@ -198,11 +226,11 @@ def _kept_alive(rows: DayRows, held: Held, lists: Lists, ran: Mask, draws: _Draw
         return nothing
     ran &= ~(_traffic(rows, "pcie") > _most_traffic("pcie"))
     cpu = np.append(lists.cpu_util_pct, np.nan)[held.list_of_row] <= QUIET_CPU_PCT
-    named = np.append(lists.keeps_alive, False)[held.list_of_row]
+    named, served = (np.append(each, False)[held.list_of_row] for each in (lists.keeps_alive, lists.serves))
     at = np.flatnonzero((ran | (held.zero & (held.kind == USE) & small)) & (cpu | named))
     if not len(at):
         return nothing
-    start, weight, burst, cpu, named = rows.start[at], rows.weight[at], ran[at], cpu[at], named[at]
+    start, weight, burst, cpu, named, served = (each[at] for each in (rows.start, rows.weight, ran, cpu, named, served))
     new = np.append(
         True, (np.diff(rows.gpu[at]) != 0) | (np.diff(held.owner[at]) != 0) | (start[1:] != start[:-1] + weight[:-1])
     )
@@ -227,10 +255,12 @@ def _kept_alive(rows: DayRows, held: Held, lists: Lists, ran: Mask, draws: _Draw
             np.bincount(of_burst[1:][same], values, count) for values in (np.ones(len(periods)), periods, periods**2)
         )
         variation = np.sqrt(np.maximum(second / number / (first / number) ** 2 - 1, 0.0))
-    little_power = mean_w <= draws.spinning_w[rows.gpu[at[new]]]
+    spinning_w = draws.spinning_w[rows.gpu[at[new]]]
     regular = (number >= BURSTS_MIN - 1) & (variation <= PERIOD_CV_MAX)
     by_timer = regular & (duty <= DUTY_MAX_PCT)
-    agreed = (by_timer & quiet & little_power) | (is_named & (quiet | little_power))
+    little_power, much_power = mean_w <= spinning_w, mean_w > spinning_w
+    by_pattern = by_timer & quiet & little_power & (total(served) == 0)
+    agreed = by_pattern | (is_named & (by_timer | quiet | little_power) & ~much_power)
     long = (span_ms >= least_ms) & (total(burst) > 0)
     found: Places = at[(agreed & long)[group]]
     return found

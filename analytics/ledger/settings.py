@@ -24,7 +24,7 @@ class LedgerSettings:
     """The thresholds in force; `fallow settings` says why each default is what it is."""
 
     idle_after_ms: int = 5 * 60_000
-    stalled_after_ms: int = 5 * 60_000
+    stalled_after_ms: int = 7 * 60_000
     low_below_pct: float = 10.0
     held_min_bytes: int = 1_000_000_000
 

@@ -59,7 +59,7 @@ HUNG_JOB = Rule(
     sentence=of_gpus("stalled: its kernels wait and do no work", "stalled: their kernels wait and do no work"),
     kinds=(waste.STALLED,),
     precedence=10,
-    history=HistoryNeed(5 * MINUTE_MS),
+    history=HistoryNeed(7 * MINUTE_MS),
     thresholds={
         **STALLED_THRESHOLDS,
         "fall": f"confidence is lower unless a GPU of the job was in use within {BEFORE_MS // MINUTE_MS} min before (ours)",

@@ -40,7 +40,7 @@ KEEP_ALIVE = Rule(
     sentence=of_gpus("kept from looking idle by short bursts without work"),
     kinds=(waste.STALLED,),
     precedence=15,
-    history=HistoryNeed(5 * MINUTE_MS),
+    history=HistoryNeed(7 * MINUTE_MS),
     thresholds={
         **STALLED_THRESHOLDS,
         "bursts": f"at least {BURSTS_MIN}, with intervals of a coefficient of variation up to {PERIOD_CV_MAX} and {DUTY_MAX_PCT:g} % of the time at most (requests come at random, near 1)",

@@ -38,7 +38,7 @@ ORPHANED_KERNEL = Rule(
     advice=tr(
         "No process is on the GPU, but it reports kernels. Drain the host and reset the GPU with `nvidia-smi --gpu-reset`."
     ),
-    history=HistoryNeed(5 * MINUTE_MS),
+    history=HistoryNeed(7 * MINUTE_MS),
     thresholds={
         **STALLED_THRESHOLDS,
         "no process": f"an empty process list for at least {MOSTLY:.0%} of the time (ours)",

@@ -45,7 +45,7 @@ STRAGGLER = Rule(
     advice=tr(
         "Find out what the working rank does alone, such as an evaluation or slow input, and share it among the ranks. If that is not possible, reply with the reason."
     ),
-    history=HistoryNeed(5 * MINUTE_MS),
+    history=HistoryNeed(7 * MINUTE_MS),
     thresholds={
         **STALLED_THRESHOLDS,
         "works": f"another GPU of the job in use for at least {MOSTLY:.0%} of the time (ours)",

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from analytics.language.sentences import tr
+from analytics.ledger.day_processes import SERVER
 from analytics.workloads.commands import listed_now
 from analytics.workloads.model import Context, EvidenceValue, once_per_context
-from analytics.workloads.process_lists import NOTEBOOK_COMMAND, NOTEBOOK_POD, SERVER, is_service
+from analytics.workloads.process_lists import NOTEBOOK_COMMAND, NOTEBOOK_POD, is_service
 from analytics.workloads.processes import alive
 from analytics.workloads.window_end import allocations
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS

@@ -51,12 +51,6 @@ def serves_only(command: str | None) -> bool:
     return command is not None and _SERVICE.fullmatch(command) is not None
 
 
-SERVER = (
-    r"(?i)vllm|sglang|tritonserver|text-generation|lmdeploy|trtllm-serve|tensorrt_llm|llama-server|llama\.cpp|\bollama|mii-server|"
-    r"torchserve|lorax|aphrodite"
-)
-"""Pattern of commands and arguments of inference servers."""
-
 NOTEBOOK_COMMAND = r"(?i)ipykernel|jupyter|colab_kernel"
 NOTEBOOK_POD = r"(?i)singleuser-server|\"notebook-name\"|jupyter"
 """Pattern of commands of notebooks, and of labels and names of their pods."""

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 import polars as pl
 
 from analytics.intervals import clip, islands
+from analytics.ledger.day_processes import SERVER
 from analytics.states import OCCUPIED
 from analytics.workloads.ledger_rows import one_job
 from analytics.workloads.model import Context, once_per_context
-from analytics.workloads.process_lists import SERVER, is_service
+from analytics.workloads.process_lists import is_service
 from analytics.workloads.window_end import last_rows
 from fallow.clock import HOUR_MS, MINUTE_MS
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from analytics.ledger.day_processes import SERVER
 from analytics.workloads.model import Context, once_per_context
-from analytics.workloads.process_lists import NOTEBOOK_COMMAND, NOTEBOOK_POD, SERVER
+from analytics.workloads.process_lists import NOTEBOOK_COMMAND, NOTEBOOK_POD
 from analytics.workloads.workloads import runs_with_workload
 
 SERVES, INTERACTIVE, BATCH, POD, PROCESS = "server", "notebook", "batch job", "pod", "process"

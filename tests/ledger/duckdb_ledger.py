@@ -85,7 +85,7 @@ from neighbours
 """,
     "draw": """
 select gpu, least(1.25 * 198 / 700 * arg_max(power_limit_w, "time"), 0.6 * arg_max(power_limit_w, "time")) as spinning_w,
-       1.25 * 126 / 700 * arg_max(power_limit_w, "time") as context_w
+       1.25 * 126 / 700 * arg_max(power_limit_w, "time") as context_w, 40.0 / 700 * arg_max(power_limit_w, "time") as least_w
 from raw_device group by gpu
 """,
     "seen": """
@@ -212,35 +212,58 @@ select * exclude (list, allocated),
 from sources
 """,
     "waiting": """
-with witnesses as (
-    select used.*, greatest(power_w, risen_mj / since_ms) as drawn_w,
-           coalesce(greatest(power_w, risen_mj / since_ms) <= spinning_w, false) as draws_little,
-           coalesce(sm_pct <= 5 or dram_pct <= 0.2 or greatest(power_w, risen_mj / since_ms) <= context_w and sm_pct is not null, false) as runs_nothing,
+with drawn as (select *, greatest(power_w, risen_mj / since_ms) as any_w from used left join draw using (gpu)),
+witnesses as (
+    select *, case when any_w >= least_w then any_w end as drawn_w,
+           coalesce(any_w between least_w and spinning_w, false) as draws_little,
+           coalesce(sm_pct <= 2, false)
+               or (coalesce(sm_pct <= 5, false) or dram_pct is not null) and not coalesce(any_w >= least_w and any_w > context_w, false) as runs_nothing,
            coalesce(process_count = 0, false) as has_no_process,
-           spinning_w
-    from used left join draw using (gpu)
+           (coalesce(covered < 0.5, end_ms - start_ms > 1000 / 3)) and end_ms - start_ms > 60000 as is_coarse
+    from drawn
+),
+judged as (
+    select *,
+           case when use.kind = 'use' and not zero and coalesce(util_pct >= 97, false)
+                     and not coalesce(drawn_w > spinning_w, false) and not coalesce(sm_pct > 30, false) and not coalesce(dram_pct > 0.2, false)
+                then draws_little::int + runs_nothing::int + has_no_process::int else 0 end as agree
+    from witnesses
 )
-select * exclude (drawn_w, draws_little, runs_nothing, has_no_process, spinning_w),
-       use.kind = 'use' and not zero and coalesce(util_pct >= 97, false)
-       and not coalesce(drawn_w > spinning_w, false) and not coalesce(sm_pct > 30 or dram_pct > 0.2, false)
-       and draws_little::int + runs_nothing::int + has_no_process::int >= 2 as waits
-from witnesses
+select * exclude (any_w, drawn_w, draws_little, runs_nothing, has_no_process, is_coarse, spinning_w, context_w, least_w, agree),
+       agree >= 2 and not is_coarse as waits,
+       case when agree >= 1 then 1 + is_coarse::int else 0 end as speaks
+from judged
+""",
+    "piece": """
+with marked as (
+    select *,
+           lag(end_ms) over by_gpu is distinct from start_ms
+           or lag(use) over by_gpu is distinct from use
+           or lag(speaks) over by_gpu is distinct from speaks
+           or lag(day) over by_gpu is distinct from day
+           or lag(zero) over by_gpu is distinct from zero as begins
+    from waiting window by_gpu as (partition by gpu order by start_ms)
+),
+numbered as (select *, count(*) filter (begins) over (partition by gpu order by start_ms) as piece from marked)
+select * exclude (begins, piece, waits, speaks),
+       speaks > 0 and 2 * sum(case when waits then end_ms - start_ms else 0 end) over by_piece >= sum(end_ms - start_ms) over by_piece as stalls
+from numbered window by_piece as (partition by gpu, piece)
 """,
     "labelled": """
 with marked as (
     select *,
            lag(end_ms) over by_gpu is distinct from start_ms
            or lag(use) over by_gpu is distinct from use
-           or lag(waits) over by_gpu is distinct from waits
+           or lag(stalls) over by_gpu is distinct from stalls
            or lag(zero) over by_gpu is distinct from zero as begins
-    from waiting window by_gpu as (partition by gpu order by start_ms)
+    from piece window by_gpu as (partition by gpu order by start_ms)
 ),
 idle_intervals as (select *, count(*) filter (begins) over (partition by gpu order by start_ms) as idle_interval from marked),
 spans as (select *, sum(end_ms - start_ms) over (partition by gpu, idle_interval) as idle_interval_ms from idle_intervals)
 select * exclude (begins, idle_interval, idle_interval_ms),
        case when use.kind <> 'use' then use.kind
             when zero and idle_interval_ms >= $idle_after_ms then 'held'
-            when waits and idle_interval_ms >= $stalled_after_ms then 'stalled'
+            when stalls and idle_interval_ms >= $stalled_after_ms then 'stalled'
             else 'busy' end as label
 from spans
 """,

@@ -132,5 +132,5 @@ def lake_of(fleet: Fleet, split: Callable[[Row], object] = by_day) -> Iterator[L
         for table, rows in zip((schema.GPU, schema.PROCESS, schema.ALLOCATION), fleet, strict=True):
             write(lake, table, rows, split=split)
         # of one GPU the power limit is known, and so whether it draws little
-        write(lake, schema.DEVICE, [{"gpu": "a", "time": T0, "power_limit_w": 700.0}])
+        write(lake, schema.DEVICE, [{"gpu": "a", "time": T0, "power_limit_w": 700.0, "model": "NVIDIA H100 80GB HBM3"}])
         yield lake

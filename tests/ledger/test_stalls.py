@@ -95,13 +95,13 @@ def hung(gpu: str, first_s: float, last_s: float, **values: object) -> list[Row]
     return samples(gpu, first_s, last_s, **(STALLED["power and bandwidth"] | values))
 
 
-def test_five_minutes_are_stalled_and_less_is_work_also_over_midnight(tmp_path: Path) -> None:
+def test_seven_minutes_are_stalled_and_less_is_work_also_over_midnight(tmp_path: Path) -> None:
     lake = made_lake(tmp_path)
-    rows = [*hung("a", -150, 150), *hung("b", -150, 140), *hung("c", 3600, 3900), *hung("d", 3600, 3890)]
+    rows = [*hung("a", -210, 210), *hung("b", -210, 200), *hung("c", 3600, 4020), *hung("d", 3600, 4010)]
     fill(lake, rows, devices=[device(gpu) for gpu in "abcd"])
     assert states(lake) == [
-        *(("stalled", -150, 0), ("stalled", 0, 150), ("active", -150, 0), ("active", 0, 140)),
-        *(("stalled", 3600, 3900), ("active", 3600, 3890)),
+        *(("stalled", -210, 0), ("stalled", 0, 210), ("active", -210, 0), ("active", 0, 200)),
+        *(("stalled", 3600, 4020), ("active", 3600, 4010)),
     ]
 
 

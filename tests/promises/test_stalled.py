@@ -43,12 +43,12 @@ def test_a_hung_day_of_eight_gpus_is_192_gpu_hours_of_waste_with_their_price(tmp
     assert hung.cents == waste.state_cents["stalled"]
 
 
-def test_a_hang_is_found_after_seven_minutes_and_named_by_job_and_first_rank() -> None:
-    finding = only_of("hung_job", hung_fleet(days_of_hang=7 / 1440))
+def test_a_hang_is_found_after_nine_minutes_and_named_by_job_and_first_rank() -> None:
+    finding = only_of("hung_job", hung_fleet(days_of_hang=9 / 1440))
     assert (finding.job, len(finding.gpus)) == ("slurm:1001", 8)
     notes = " ".join(map(str, finding.notes))
     for command in ("py-spy dump --pid", "scontrol show job 1001", "scancel --signal=ABRT --full 1001"):
         assert command in notes
     numbers = finding.evidence.numbers
     assert (numbers["first_gpu"], numbers["first_by_s"], numbers["gpus_from_work"]) == ("GPU-h1-3", 120.0, 8)
-    assert found("hung_job", hung_fleet(days_of_hang=4 / 1440)) == []
+    assert found("hung_job", hung_fleet(days_of_hang=6 / 1440)) == []
