@@ -68,8 +68,11 @@ _CARD_MOST_W = 3_000.0
 _REST_W, _WORK_W = 150.0, 300.0
 """The largest card of 2026 rests at 140 W without a context; none draws 300 W without a kernel."""
 
-_FLAT, _SWING = 1.25, 1.5
-"""Largest power over smallest: at most that of a card at rest, and that of a card that works now and then."""
+_FREE_W = 60.0
+"""Less than the smallest cards draw that compute without a break (a T4 or L4: 70 W)."""
+
+_SWING = 1.5
+"""Largest power over smallest of a card that works now and then."""
 
 _FACTOR = 1.75
 """The counter of some servers covers more than the board; two cards that are counted as one rise twice as fast."""
@@ -460,8 +463,8 @@ def _judge_activity(rows: GpuReadings, found: Contradictions) -> None:
 def _judge_context(rows: GpuReadings, found: Contradictions) -> None:
     """Judge kernels beside memory in which no context fits: utilization or memory is wrong.
 
-    A second witness decides. Processes, activity and power of work are against memory; an empty process list, no activity,
-    power at rest and a utilization that never moves are against utilization. Where they disagree, both stay.
+    A second witness decides. Processes, activity and power of work are against memory. An empty process list, no activity, and
+    the power of a free card beside a utilization that never moves are against utilization. Where they disagree, both stay.
     """
     if "gpu_util_pct" not in rows.columns or "mem_used_bytes" not in rows.columns:
         return
@@ -477,8 +480,7 @@ def _judge_context(rows: GpuReadings, found: Contradictions) -> None:
         moves = bool((np.diff(util[run]) != 0).any())
         works = (lists > 0).any() or (active >= 1).any() or high_w > _WORK_W or (moves and high_w > _REST_W)
         works = works or high_w >= _SWING * low_w
-        rests = (lists == 0).all() or (active < 1).all() or not moves
-        rests = rests or high_w <= min(_REST_W, _FLAT * low_w)
+        rests = (lists == 0).all() or (active < 1).all() or (not moves and high_w <= _FREE_W)
         example = f"gpu_util_pct {util[run].mean():.4g}, mem_used_bytes {memory[run].max():.0f}"
         example += "" if np.isnan(high_w) else f", power_w {high_w:.4g}"
         if works and not rests:
