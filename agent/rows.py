@@ -142,6 +142,8 @@ class ServingRow(TypedDict, total=False):
     model: str | None
     engine: str | None
     health: str
+    namespace: str | None
+    pod: str | None
     gpu: str | None
     pid: int | None
     kv_cache_used_ratio: float | None
@@ -150,6 +152,7 @@ class ServingRow(TypedDict, total=False):
     requests_per_s: float | None
     prompt_tokens_per_s: float | None
     generated_tokens_per_s: float | None
+    time_to_first_token_s: float | None
 
 
 class EventRow(TypedDict, total=False):

@@ -3,8 +3,7 @@
 Metrics in Prometheus' text format and OpenMetrics are parsed block by block as they arrive. Only the requested samples are kept,
 because an answer has up to 4 MiB, of which a few dozen lines matter.
 
-The supported servers are data: which of their metrics fill which column. To add a server, describe it here;
-docs/inference-servers.md names the sources. Names are written without `_total`.
+The supported servers are data in `fallow.serving_engines`.
 """
 
 from __future__ import annotations
@@ -16,9 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent.http_client import UnusableError
+from fallow.serving_engines import TOTAL
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from fallow.serving_engines import Engine, EngineMetric, Metric
 
 _LABELS = r'(?:[^"}]|"(?:[^"\\]|\\.)*")*'
 _SAMPLE = re.compile(rf"([^\s{{]+)\s*(?:\{{({_LABELS})\}})?\s*(\S+)(?:\s+[-+.\deE]+)?\s*(?:#.*)?")
@@ -28,7 +30,6 @@ _VALUE = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?inf(inity)?|nan", 
 
 _MOST_SAMPLES = 20_000
 _LONGEST_LINE_BYTES = 2**16
-_TOTAL = "_total"
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Exposition:
                 self._keep(line)
 
     def _keep(self, line: bytes) -> None:
-        name = re.split(rb"[\s{]", line, maxsplit=1)[0].decode("utf-8", "replace").removesuffix(_TOTAL)
+        name = re.split(rb"[\s{]", line, maxsplit=1)[0].decode("utf-8", "replace").removesuffix(TOTAL)
         if name not in self._names:  # a longer name that begins with a wanted name
             return
         if len(self.samples) >= _MOST_SAMPLES:
@@ -105,147 +106,6 @@ def _labels(text: str, name: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(found.items()))
 
 
-@dataclass(frozen=True)
-class Metric:
-    """The series of one metric whose label has one of the given values."""
-
-    name: str
-    label: str = ""
-    values: tuple[str, ...] = ()
-    over: Metric | None = None
-    """The divisor that makes the value a share."""
-
-
-@dataclass(frozen=True)
-class EngineMetric:
-    """One column of the `serving` table."""
-
-    column: str
-    sources: tuple[Metric, ...]
-    """The first metric that the server has counts: versions have renamed metrics, and some expose both names."""
-    mean: bool = False
-    """Whether the series of a model are averaged (shares) instead of summed (counts)."""
-
-
-@dataclass(frozen=True)
-class Engine:
-    name: str
-    prefix: str
-    """Prefixes of its metrics' names; one name with a prefix identifies the server."""
-    model_labels: tuple[str, ...]
-    """Labels that name the model, joined by a colon."""
-    levels: tuple[EngineMetric, ...]
-    counters: tuple[EngineMetric, ...]
-    """Counters since the server's start; the column is the rate."""
-    copies: tuple[str, ...] = ()
-    """Labels by which the server repeats the same count: the largest value counts."""
-    parts: tuple[str, ...] = ()
-    """Labels that are empty in the total and set in its parts: the parts are ignored."""
-
-
-def _plain(column: str, *names: str, mean: bool = False) -> EngineMetric:
-    return EngineMetric(column, tuple(Metric(name) for name in names), mean=mean)
-
-
-VLLM = Engine(
-    "vllm",
-    "vllm:",
-    model_labels=("model_name",),
-    levels=(
-        _plain("kv_cache_used_ratio", "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", mean=True),
-        _plain("running_requests", "vllm:num_requests_running"),
-        _plain("waiting_requests", "vllm:num_requests_waiting"),
-    ),
-    counters=(
-        _plain("requests_per_s", "vllm:request_success"),
-        _plain("prompt_tokens_per_s", "vllm:prompt_tokens"),
-        _plain("generated_tokens_per_s", "vllm:generation_tokens"),
-    ),
-)
-"""Data-parallel engines differ by the label `engine`, ends of requests by `finished_reason`."""
-
-SGLANG = Engine(
-    "sglang",
-    "sglang:",
-    model_labels=("model_name",),
-    levels=(
-        _plain("kv_cache_used_ratio", "sglang:token_usage", mean=True),
-        _plain("running_requests", "sglang:num_running_reqs"),
-        _plain("waiting_requests", "sglang:num_queue_reqs"),
-    ),
-    counters=(
-        _plain("requests_per_s", "sglang:num_requests"),
-        EngineMetric(
-            "prompt_tokens_per_s",
-            (
-                Metric("sglang:realtime_tokens", "mode", ("prefill_compute", "prefill_cache")),
-                Metric("sglang:prompt_tokens"),
-            ),
-        ),
-        EngineMetric(
-            "generated_tokens_per_s",
-            (Metric("sglang:realtime_tokens", "mode", ("decode",)), Metric("sglang:generation_tokens")),
-        ),
-    ),
-    copies=("tp_rank", "pp_rank", "moe_ep_rank"),
-    parts=("priority",),
-)
-"""With --enable-metrics-for-all-schedulers every rank of a split model reports the same requests.
-
-The real-time counters grow while a request runs, the older counters only at its end.
-"""
-
-_REQUESTS = "nv_trt_llm_request_metrics"
-_BLOCKS = "nv_trt_llm_kv_cache_block_metrics"
-
-TRITON = Engine(
-    "triton",
-    "nv_inference_",
-    model_labels=("model", "version"),
-    levels=(
-        EngineMetric(
-            "kv_cache_used_ratio",
-            (Metric(_BLOCKS, "kv_cache_block_type", ("used",), over=Metric(_BLOCKS, "kv_cache_block_type", ("max",))),),
-            mean=True,
-        ),
-        EngineMetric("running_requests", (Metric(_REQUESTS, "request_type", ("scheduled",)),)),
-        EngineMetric(
-            "waiting_requests",
-            (
-                Metric(_REQUESTS, "request_type", ("waiting",)),
-                Metric("nv_inference_pending_request_count"),
-            ),
-        ),
-    ),
-    counters=(
-        _plain("requests_per_s", "nv_inference_request_success"),
-        _plain("prompt_tokens_per_s", "vllm:prompt_tokens"),
-        _plain("generated_tokens_per_s", "vllm:generation_tokens"),
-    ),
-)
-"""The nv_trt_llm_ metrics are those of the TensorRT-LLM backend, whose requests wait inside it and not in Triton's queue;
-the vllm: metrics are those of the vLLM backend, with Triton's labels. Other models have no token counts.
-"""
-
-TGI = Engine(
-    "tgi",
-    "tgi_",
-    model_labels=(),
-    levels=(
-        _plain("running_requests", "tgi_batch_current_size"),
-        _plain("waiting_requests", "tgi_queue_size"),
-    ),
-    counters=(
-        _plain("requests_per_s", "tgi_request_success"),
-        _plain("prompt_tokens_per_s", "tgi_request_input_length_sum"),
-        _plain("generated_tokens_per_s", "tgi_request_generated_tokens_sum"),
-    ),
-)
-
-ENGINES: tuple[Engine, ...] = (TRITON, VLLM, SGLANG, TGI)
-"""The first recognised engine counts: Triton also exposes the metrics of the engines that it hosts."""
-
-
 Series = tuple[tuple[str, str], ...]
 Values = dict[Series, float | None]
 _NAME = "__name__"  # as Prometheus itself treats the name, as a label
@@ -256,18 +116,8 @@ class Reading:
     model: str | None
     levels: Mapping[str, float | None]
     """By column."""
-    counters: Mapping[str, Values]
-    """By column the value of each series, so that a sum does not hide a series that restarts at 0."""
-
-
-def recognise(prefixes: Collection[str]) -> Engine | None:
-    return next((engine for engine in ENGINES if engine.prefix in prefixes), None)
-
-
-def wanted_names() -> frozenset[str]:
-    quantities = [quantity for engine in ENGINES for quantity in (*engine.levels, *engine.counters)]
-    sources = [source for quantity in quantities for source in quantity.sources]
-    return frozenset(metric.name for source in sources for metric in (source, source.over or source))
+    counters: Mapping[str, tuple[Values, ...]]
+    """By column the value of each series, so that a sum does not hide a series that restarts at 0; of a mean also those of its divisor."""
 
 
 def read(engine: Engine, samples: Iterable[Sample]) -> list[Reading]:
@@ -275,28 +125,36 @@ def read(engine: Engine, samples: Iterable[Sample]) -> list[Reading]:
     by_model: defaultdict[str | None, list[Sample]] = defaultdict(list)
     for sample in samples:
         if not any(sample.label(part) for part in engine.parts):
-            model = ":".join(name for label in engine.model_labels if (name := sample.label(label)))
-            by_model[model or None].append(sample)
+            by_model[engine.model(sample.label)].append(sample)
     if not by_model:
         by_model[None] = []
     return [
         Reading(
             model,
             {quantity.column: _level(engine, quantity, own) for quantity in engine.levels},
-            {quantity.column: _first(engine, quantity, own) for quantity in engine.counters},
+            {quantity.column: _counts(engine, quantity, own) for quantity in engine.counters},
         )
         for model, own in sorted(by_model.items(), key=lambda item: item[0] or "")
     ]
 
 
 def rates(before: Reading | None, now: Reading, elapsed_s: float) -> dict[str, float | None]:
-    """Return the counters' increase per second by column; null where a value is unknown or the server has restarted."""
-    known: Mapping[str, Values] = {} if before is None else before.counters
-    return {column: _rate(known.get(column, {}), values, elapsed_s) for column, values in now.counters.items()}
+    """Return the counters' increase per second, or per increase of their divisor, by column; null where a value is unknown or the server has restarted."""
+    known: Mapping[str, tuple[Values, ...]] = {} if before is None else before.counters
+    return {column: _rate(known.get(column, ()), counts, elapsed_s) for column, counts in now.counters.items()}
 
 
-def _rate(before: Values, now: Values, elapsed_s: float) -> float | None:
-    if not before or not now or elapsed_s <= 0 or before.keys() - now.keys() or _names(before) != _names(now):
+def _rate(before: tuple[Values, ...], now: tuple[Values, ...], elapsed_s: float) -> float | None:
+    increases = [_increase(*each) for each in zip(before, now, strict=False)]
+    known = [increase for increase in increases if increase is not None]
+    if not known or len(known) < len(now) or elapsed_s <= 0:
+        return None
+    over = known[1] if now[1:] else elapsed_s
+    return round(known[0] / over, 3) if over else None
+
+
+def _increase(before: Values, now: Values) -> float | None:
+    if not before or not now or before.keys() - now.keys() or _names(before) != _names(now):
         return None
     increase = 0.0
     for series, value in now.items():
@@ -304,7 +162,7 @@ def _rate(before: Values, now: Values, elapsed_s: float) -> float | None:
         if value is None or earlier is None or value < earlier:
             return None
         increase += value - earlier
-    return round(increase / elapsed_s, 3)
+    return increase
 
 
 def _names(values: Values) -> frozenset[str]:
@@ -320,6 +178,15 @@ def _level(engine: Engine, quantity: EngineMetric, samples: Sequence[Sample]) ->
     if not quantity.mean:
         return round(sum(known), 3)
     return round(sum(known) / len(known), 4) if max(known) <= 1 else None
+
+
+def _counts(engine: Engine, quantity: EngineMetric, samples: Sequence[Sample]) -> tuple[Values, ...]:
+    """Return the values of the first source that the server has, and those of its divisor."""
+    for source in quantity.sources:
+        found = tuple(_series(part, samples, engine.copies) for part in source.parts)
+        if found[0]:
+            return found
+    return ({},)
 
 
 def _first(engine: Engine, quantity: EngineMetric, samples: Sequence[Sample]) -> Values:
@@ -342,7 +209,7 @@ def _series(metric: Metric, samples: Sequence[Sample], dropped: Collection[str])
     """Return the metric's values by their labels without the dropped ones; of equal labels the largest value."""
     found: Values = {}
     for sample in samples:
-        if sample.name != metric.name or (metric.label and sample.label(metric.label) not in metric.values):
+        if not metric.takes(sample.name, dict(sample.labels)):
             continue
         key = ((_NAME, sample.name), *((name, value) for name, value in sample.labels if name not in dropped))
         other = found.get(key, sample.value)

@@ -12,14 +12,16 @@ from agent.collectors import Collector, Interval
 from agent.http_client import UnreachableError, UnusableError, get, parse_endpoints
 from agent.serving import processes, readings
 from agent.serving.processes import families, find_listener
-from agent.serving.readings import ENGINES, Exposition
+from agent.serving.readings import Exposition
+from fallow.serving_engines import ENGINES, FIRST_TOKEN, recognise, wanted_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from agent.http_client import Endpoint
     from agent.rows import EventRow, ServingRow
-    from agent.serving.readings import Engine, Reading
+    from agent.serving.readings import Reading
+    from fallow.serving_engines import Engine
 
 _TIMEOUT_S = 2.0
 _SEARCH_EVERY = 20
@@ -33,10 +35,10 @@ _HIDDEN = (
     "CAP_SYS_PTRACE), so its rows name no GPU"
 )
 
-_NAMES = readings.wanted_names()
+_NAMES = wanted_names()
 _PREFIXES = tuple(engine.prefix for engine in ENGINES)
 _LEVELS = ("kv_cache_used_ratio", "running_requests", "waiting_requests")
-_RATES = ("requests_per_s", "prompt_tokens_per_s", "generated_tokens_per_s")
+_RATES = ("requests_per_s", "prompt_tokens_per_s", "generated_tokens_per_s", FIRST_TOKEN)
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class ScrapedServer:
         self._find_process(address, gpu_processes)
         pid = None if self._process is None else self._process[0]
         known: ServingRow = {"endpoint": self.endpoint.url, "engine": engine.name, "health": "ok", "pid": pid}
+        known |= {"namespace": None, "pod": None}  # allocations name the pod of its GPUs
         gpus = self._gpus(gpu_processes) or (None,)
         return [known | model | {"gpu": gpu} for model in self._difference(found, at_s) for gpu in gpus]
 
@@ -84,7 +87,7 @@ class ScrapedServer:
         address = get(self.endpoint, _TIMEOUT_S, exposition.feed)
         at_s = time.monotonic()
         exposition.finish()
-        engine = readings.recognise(exposition.seen)
+        engine = recognise(exposition.seen)
         if engine is None:
             raise UnusableError("it has no metrics of a supported server")
         found = readings.read(engine, exposition.samples)
@@ -117,7 +120,7 @@ class ScrapedServer:
         if cause not in self._said:
             self._said.add(cause)
             self._causes.append(f"{self.endpoint.url}: {cause}")
-        names = ("model", "engine", "gpu", "pid", *_LEVELS, *_RATES)
+        names = ("model", "engine", "namespace", "pod", "gpu", "pid", *_LEVELS, *_RATES)
         return cast("ServingRow", {"endpoint": self.endpoint.url, "health": health, **dict.fromkeys(names)})
 
     def _find_process(self, address: str, gpu_processes: GpuProcesses) -> None:

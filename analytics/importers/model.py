@@ -109,6 +109,9 @@ class Imported:
     events: pl.DataFrame = field(default_factory=pl.DataFrame)
     """Rows of the table `event`, likewise."""
 
+    serving: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """Rows of the table `serving`, likewise."""
+
     given: pl.DataFrame = field(default_factory=pl.DataFrame)
     """Users that series named: a row per GPU, user and unbroken segment with gpu, start_ms, end_ms (the last sample that named the user),
     namespace, pod, container, slurm_job, user (any of the last five null), for `analytics.scraped.who`."""

@@ -28,7 +28,7 @@ from fallow.clock import DAY_MS, HOUR_MS, floor_ms, utc_day
 from fallow.lake import Lake, LakeFile, visible
 from fallow.lake_init import opened_for_writing, require_marker
 from fallow.leases import leased
-from fallow.schema import DEVICE, EVENT, GPU, HOST, PROCESS, LakeTable
+from fallow.schema import DEVICE, EVENT, GPU, HOST, PROCESS, SERVING, LakeTable
 
 _DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "gpu": {"health": "ok", "util_source": "import"},
@@ -36,6 +36,7 @@ _DEFAULTS: Mapping[str, Mapping[str, str]] = {
     "process": {"attribution": "import"},
     "host": {},
     "event": {},
+    "serving": {},
 }
 """Columns filled in after merging, so that an importer without a column never hides the values of another importer."""
 
@@ -45,6 +46,7 @@ _KEYS: Mapping[str, list[str]] = {
     "process": ["gpu", "time", "pid"],
     "host": ["time"],
     "event": ["time", "gpu", "kind", "detail"],
+    "serving": ["time", "endpoint", "model", "gpu"],
 }
 _LAST_KEYS: Mapping[str, list[str]] = {"gpu": ["offset_ms"], "process": ["pid"]}
 """Columns that sort rows of one GPU and time."""
@@ -58,7 +60,7 @@ def merge(table: LakeTable, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFram
     """
     keys = keys_of(table)
     marked = keyed(table, new).with_columns(is_new=pl.lit(value=True))
-    both = marked.join(keyed(table, old), on=keys, how="full", coalesce=True, suffix="_old")
+    both = marked.join(keyed(table, old), on=keys, how="full", coalesce=True, suffix="_old", nulls_equal=True)
     names = [name for name in table.names if name not in keys]
     columns = [
         pl.min_horizontal(name, f"{name}_old").alias(name)
@@ -121,7 +123,7 @@ class Published:
 def publish(lake: Lake, imported: Imported, *, hourly: bool = False) -> tuple[Published, ...]:
     """Merge the rows into the lake. Raises LakeError, after which the lake is whole and the same import completes it.
 
-    With `hourly`, rows of `gpu` and `host` go into files of an hour; all other rows go into files of a day. A service is
+    With `hourly`, rows of `gpu`, `host` and `serving` go into files of an hour; all other rows go into files of a day. A service is
     unattended, so with `hourly` no lake is created: an empty folder is an unmounted one.
     """
     if hourly:
@@ -133,8 +135,8 @@ def publish(lake: Lake, imported: Imported, *, hourly: bool = False) -> tuple[Pu
 
 
 def _publish_tables(lake: Lake, imported: Imported, span_ms: int) -> tuple[Published, ...]:
-    dates = _dates([imported.gpu, imported.device, imported.hosts, imported.events])
-    tables = (DEVICE, PROCESS, EVENT, HOST, GPU)
+    dates = _dates([imported.gpu, imported.device, imported.hosts, imported.events, imported.serving])
+    tables = (DEVICE, PROCESS, EVENT, HOST, SERVING, GPU)
     present = {table.name: _present_files(lake, table, imported.host, dates) for table in tables}
     for files in present.values():
         for file in visible(files):
@@ -147,6 +149,7 @@ def _publish_tables(lake: Lake, imported: Imported, span_ms: int) -> tuple[Publi
         (PROCESS, listed, DAY_MS),
         (EVENT, imported.events, DAY_MS),
         (HOST, imported.hosts, span_ms),
+        (SERVING, imported.serving, span_ms),
         (GPU, rows, span_ms),
     )
     return tuple(
@@ -226,7 +229,7 @@ def _publish_slot(lake: Lake, slot: _Slot, new: pl.DataFrame, there: list[LakeFi
     merged = merge(table, old, new)
     keys = keys_of(table)
     old_keyed, merged_keyed = keyed(table, old), keyed(table, merged)
-    fresh = merged_keyed.join(old_keyed, on=keys, how="anti").height
+    fresh = merged_keyed.join(old_keyed, on=keys, how="anti", nulls_equal=True).height
     same = same_rows(old, merged)
     known = new.height - fresh
     changed = merged.height - fresh - same

@@ -23,7 +23,7 @@ from analytics.ledger.day_rows import THROTTLED, DayRows, in_day
 from analytics.ledger.day_segments import named
 from analytics.ledger.rollups import BINS
 from fallow import schema
-from fallow.clock import DAY_MS, HOUR_MS
+from fallow.clock import DAY_MS, HOUR_MS, SECOND_MS
 from fallow.lake import LakeFile
 from fallow.quarantine import OnUnusable
 
@@ -359,7 +359,12 @@ def serving_hours(files: Sequence[LakeFile], day_ms: int, on_unusable: OnUnusabl
         "running_requests",
         "waiting_requests",
         "requests_per_s",
+        "prompt_tokens_per_s",
         "generated_tokens_per_s",
+        "time_to_first_token_s",
+        "namespace",
+        "pod",
+        "interval_ms",
     )
     if not files:
         return empty(schema.SERVING_HOURLY)
@@ -370,12 +375,22 @@ def serving_hours(files: Sequence[LakeFile], day_ms: int, on_unusable: OnUnusabl
     answered = (pl.col("health") == "ok").fill_null(value=False)
     key = ("host", "gpu", "endpoint", "model")
     hours = frame.group_by(*key, _HOUR).agg(
-        pl.col("engine").drop_nulls().last(),
+        pl.col("engine", "namespace", "pod").drop_nulls().last(),
         kv_cache_used_max_ratio=_possible_values("kv_cache_used_ratio").max(),
         running_requests_max=_possible_values("running_requests").max(),
         waiting_requests_max=_possible_values("waiting_requests").max(),
-        requests_mean_per_s=_possible_values("requests_per_s").mean(),
-        generated_tokens_mean_per_s=_possible_values("generated_tokens_per_s").mean(),
+        requests=_counted("requests_per_s"),
+        prompt_tokens=_counted("prompt_tokens_per_s"),
+        generated_tokens=_counted("generated_tokens_per_s"),
+        tokens_max_per_s=(_possible_values("prompt_tokens_per_s") + _possible_values("generated_tokens_per_s")).max(),
+        time_to_first_token_max_s=_possible_values("time_to_first_token_s").max(),
+        answered_ms=pl.col("interval_ms").cast(pl.Int64).filter(answered).sum(),
         scrape_count=answered.sum(),
     )
     return hours.sort(*key, "time")
+
+
+def _counted(rate: str) -> pl.Expr:
+    """Return what a counter counted; null where it never counted."""
+    counts = _possible_values(rate) * pl.col("interval_ms") / SECOND_MS
+    return pl.when(counts.count() > 0).then(counts.sum())

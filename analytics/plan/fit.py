@@ -38,19 +38,27 @@ from analytics.plan.seen_work import (
 from analytics.rules.preallocated import parameters_of
 from analytics.workloads.cards import Offer
 from analytics.workloads.model import Context, once_per_context
-from fallow.clock import HOUR_MS, SECOND_MS
+from fallow.clock import HOUR_MS, SECOND_MS, floor_ms
 
 MILLION = 1e6
-_SERVER = ("host", "endpoint", "model")
+OUTPUT_WEIGHT = 4.0
+"""Input tokens that cost as much as an output token: the ratio of most published prices of APIs (3 to 5, read November 2026)."""
+
+_SERVER = ("host", "endpoint", "served")
+_PAYER = ("namespace", "team")
 
 
 @dataclass(frozen=True)
 class MeasuredTokens:
-    """A served model on cards of a single model, over the window. Hours without requests are included."""
+    """A served model of one namespace and team on cards of a single model, over the window. Hours without requests are included."""
 
     served: str
     card: str
+    namespace: str | None
+    team: str | None
     gpu_ms: float
+    prompt_tokens: float | None
+    """None if a server does not count them."""
     tokens: float
     """Generated tokens."""
     most_running: float | None
@@ -69,28 +77,45 @@ class MeasuredTokens:
         return None if self.cost is None or not self.tokens else self.cost / self.tokens * MILLION
 
     @property
+    def input_cost_per_million(self) -> float | None:
+        """Return the cost of a million input tokens; None if the cost is unknown, or without tokens.
+
+        Input and output tokens at these two prices cost what the GPUs cost.
+        """
+        if self.cost is None or self.prompt_tokens is None:
+            return None
+        weighed = self.prompt_tokens + OUTPUT_WEIGHT * self.tokens
+        return self.cost / weighed * MILLION if weighed else None
+
+    @property
+    def output_cost_per_million(self) -> float | None:
+        """Return the cost of a million output tokens beside that of input tokens; None as there."""
+        return None if (cost := self.input_cost_per_million) is None else cost * OUTPUT_WEIGHT
+
+    @property
     def kwh_per_million(self) -> float | None:
         """Return the energy of a million tokens; None if the energy is unknown, or without tokens."""
         return None if self.kwh is None or not self.tokens else self.kwh / self.tokens * MILLION
 
 
 def measured_tokens(context: Context, gpus: Collection[str] | None = None) -> tuple[MeasuredTokens, ...]:
-    """Return every served model and card whose servers count tokens, the most GPU time first; for some GPUs or all.
+    """Return every served model, card, namespace and team whose servers count tokens, the most GPU time first; for some GPUs or all.
 
-    An hour counts by its share of the scrapes that a whole hour of the server has. If several servers or models on a
-    GPU had requests within an hour, the GPU is left out for that hour, because the time cannot be assigned.
+    An hour counts by the time that its scrapes describe. If several servers or models on a GPU had requests within an
+    hour, the GPU is left out for that hour, because the time cannot be assigned.
     """
     hours = _server_hours(context)
     own = hours if gpus is None else hours.filter(pl.col("gpu").is_in(list(gpus)))
     is_known = pl.col("energy_ms").cast(pl.Int64).sum() >= KNOWN_MIN * HOUR_MS * pl.len()
-    found = own.group_by("model", "card").agg(
+    found = own.group_by("served", "card", *_PAYER).agg(
         gpu_ms=(pl.col("part") * HOUR_MS).sum(),
+        prompt_tokens=pl.when(pl.col("prompt_tokens").null_count() == 0).then(pl.col("prompt_tokens").sum()),
         tokens=pl.col("tokens").sum(),
         most_running=pl.col("running_requests_max").max(),
         cost=pl.when(pl.col("rate").is_not_null().all()).then((pl.col("rate") * pl.col("part")).sum()),
         kwh=pl.when(is_known).then((pl.col("energy_mj") * pl.col("part")).sum() / MJ_PER_KWH),
     )
-    ordered = found.sort("gpu_ms", "model", "card", descending=[True, False, False])
+    ordered = found.sort("gpu_ms", "served", "card", *_PAYER, descending=[True, *[False] * 4])
     return tuple(MeasuredTokens(*row) for row in ordered.iter_rows())
 
 
@@ -98,24 +123,37 @@ def measured_tokens(context: Context, gpus: Collection[str] | None = None) -> tu
 def _server_hours(context: Context) -> pl.DataFrame:
     """Return hours of a server on a GPU.
 
-    `gpu`, `model`, `card`, `part` (share of the hour), `tokens` (this GPU's share), `rate`, energy.
+    `gpu`, `served`, `card`, `namespace`, `team`, `part` (share of the hour), `tokens` and `prompt_tokens` (this GPU's share), `rate`, energy.
     """
-    rows = context.rollups.serving(context.since_ms).filter(
-        pl.col("gpu").is_not_null(), pl.col("model").is_not_null(), pl.col("scrape_count") > 0
+    since_ms = floor_ms(context.since_ms, HOUR_MS)  # the hour in which the observed time begins
+    rows = context.rollups.serving(since_ms).filter(pl.col("gpu").is_not_null(), pl.col("scrape_count") > 0)
+    rows = rows.with_columns(served=pl.coalesce("model", "engine"))  # TGI names no model
+    alone = pl.struct("endpoint", "served").n_unique().over("host", "gpu", "time") == 1
+    part = pl.min_horizontal(pl.col("answered_ms") / HOUR_MS, 1.0)
+    rows = rows.filter(alone, pl.col("generated_tokens").is_not_null())
+    rows = rows.with_columns(part=part, gpus=pl.len().over(*_SERVER, "time")).with_columns(
+        tokens=pl.col("generated_tokens") / pl.col("gpus"), prompt_tokens=pl.col("prompt_tokens") / pl.col("gpus")
     )
-    alone = pl.struct("endpoint", "model").n_unique().over("host", "gpu", "time") == 1
-    whole = pl.col("scrape_count").max().over(_SERVER)
-    rows = rows.filter(alone).with_columns(part=pl.col("scrape_count") / whole, gpus=pl.len().over(*_SERVER, "time"))
-    seconds = pl.col("part") * (HOUR_MS / SECOND_MS) / pl.col("gpus")
-    rows = rows.filter(pl.col("generated_tokens_mean_per_s").is_not_null()).with_columns(
-        tokens=pl.col("generated_tokens_mean_per_s") * seconds
-    )
+    rows = _with_payers(context, rows)
     inventory, rate_of = context.inventory, context.costs.rate_of
     known = rows.filter(pl.col("gpu").is_in(list(inventory.devices)))
     schema = {"card": pl.String(), "rate": pl.Float64()}
     priced = with_mapped(known, ("gpu",), schema, lambda gpu: (inventory.model(inventory.card_of(gpu)), rate_of(gpu)))
-    energy = context.rollups.hourly("energy_mj", "energy_ms", since_ms=context.since_ms)
+    energy = context.rollups.hourly("energy_mj", "energy_ms", since_ms=since_ms)
     return priced.join(energy, on=("host", "gpu", "time"), how="left")
+
+
+def _with_payers(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return hours of servers with `namespace` and `team`: of the server's pod, else of whoever had the GPU at the end of the hour."""
+    held = context.whole.segments.filter(pl.col("account").is_not_null() | pl.col("user").is_not_null())
+    held = held.select("gpu", "account", "user", at="time").sort("at")
+    known = rows.with_columns(at=pl.col("time") + HOUR_MS - 1).sort("at")
+    met = known.join_asof(held, on="at", by="gpu", strategy="backward", check_sortedness=False)
+    met = met.with_columns(namespace=pl.coalesce("namespace", "account"))
+    payers = met.select("user", "namespace").unique()
+    teams = [context.owners.team(user, namespace) for user, namespace in payers.iter_rows()]
+    named = payers.with_columns(team=pl.Series(teams, dtype=pl.String))
+    return met.join(named, on=["user", "namespace"], how="left", nulls_equal=True).drop("account", "user", "at")
 
 
 _SAME_SIZE = 0.05

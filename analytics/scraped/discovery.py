@@ -10,6 +10,7 @@ from analytics.scraped.samples import Labels, SeriesSelection
 from analytics.scraped.series_labels import gpu_of, host_of, mapped_series
 from analytics.scraped.server.answers import OversizedAnswerError
 from analytics.scraped.server.metrics_server import MetricsServer
+from analytics.scraped.serving_rows import SERVER_NAMES
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 _TELLING = ("gpu_util_pct", "mem_used_bytes")
@@ -40,11 +41,14 @@ class FoundNames:
     telling: frozenset[str]
     """Enough of `of_gpus` to find every GPU and to distinguish the exporters."""
 
+    of_servers: frozenset[str]
+    """Metrics of inference servers."""
+
     of_sites: frozenset[str]
     """One metric of each exporter of neither GPUs nor hosts, such as kube-state-metrics: it shows that the exporter is present."""
 
     titles: tuple[str, ...]
-    """Titles of the exporters of GPUs, and of hosts."""
+    """Titles of the exporters of GPUs, and of hosts; inference servers are one."""
 
     @property
     def every(self) -> frozenset[str]:
@@ -63,7 +67,7 @@ class Discovery:
     def names(self, since_ms: int, until_ms: int) -> FoundNames:
         """Return the names that the server has in the window. Raises InputError."""
         wanted = {metric.metric for exporter in self._exporters for metric in exporter.metrics}
-        wanted |= {name for exporter in self._exporters for name in exporter.signed_by}
+        wanted |= {name for exporter in self._exporters for name in exporter.signed_by} | SERVER_NAMES
         there = frozenset(self._present_names(sorted(wanted), since_ms, until_ms)) & wanted
         of_gpus = {name for each in self._exporters if each.of_gpus for name in _all_names(each)}
         of_hosts = {name for each in self._exporters if _is_of_hosts(each) for name in _all_names(each)}
@@ -73,7 +77,11 @@ class Discovery:
         every = frozenset[str]().union(*telling.values())
         others = (each for each in self._exporters if not each.of_gpus and not _is_of_hosts(each))
         of_sites = {next((metric.metric for metric in each.metrics if metric.metric in there), "") for each in others}
-        return FoundNames(there & of_gpus, there & of_hosts - of_gpus, every, frozenset(of_sites - {""}), tuple(titles))
+        of_servers = there & SERVER_NAMES
+        titles += ["inference servers"] if of_servers else []
+        return FoundNames(
+            there & of_gpus, there & of_hosts - of_gpus, every, of_servers, frozenset(of_sites - {""}), tuple(titles)
+        )
 
     def _present_names(self, wanted: Sequence[str], since_ms: int, until_ms: int) -> Iterator[str]:
         """Yield the names that the server has, a few at a time: a site's names may be long, and the query is part of a URL."""
@@ -98,6 +106,15 @@ class Discovery:
             host.series = sum(per_gpu[exporter] for exporter, _ in host.gpus)
         if names.of_hosts:
             self._add_host_targets(found, names, since_ms, until_ms)
+        return sorted(found.values(), key=lambda each: each.name)
+
+    def servers(self, names: FoundNames, since_ms: int, until_ms: int) -> list[FoundHost]:
+        """Return the targets with series of inference servers. Raises InputError, also for more series than the limit."""
+        found: dict[str, FoundHost] = {}
+        for labels in self._listed_series(names.of_servers, since_ms, until_ms) if names.of_servers else ():
+            for each in labels:
+                instance = each.get("instance", "")
+                found.setdefault(instance, FoundHost(instance, {instance})).series += 1
         return sorted(found.values(), key=lambda each: each.name)
 
     def _add_host_targets(self, found: dict[str, FoundHost], names: FoundNames, since_ms: int, until_ms: int) -> None:

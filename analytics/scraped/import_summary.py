@@ -12,6 +12,7 @@ from pathlib import Path
 from analytics.contradictions.recorded import ContradictoryTimes
 from analytics.importers.command import published_line
 from analytics.importers.doubts import overview_lines
+from analytics.language.plain_text import count
 from analytics.scraped.totals import ReadTotals
 from fallow.clock import SECOND_MS, format_duration, format_ms
 
@@ -65,6 +66,7 @@ def as_text(done: ScrapedImport) -> str:
             *_coverage(totals),
             *_left_out(totals),
             *_user_lines(totals),
+            *_server_lines(totals),
             *(f"note      {note}" for note in (*done.contradictory, *totals.notes(), *done.warnings)),
             *(f"odd       {odd}" for odd in done.odd),
             f"lake      {done.lake}",
@@ -97,6 +99,11 @@ def as_json(done: ScrapedImport) -> dict[str, object]:
             for (reason, column), count in totals.dropped.most_common()
         ],
         "users": len(totals.users),
+        "servers": {
+            "count": len(totals.servers),
+            "without_gpu": _servers_without_gpu(totals),
+            "engines": sorted(totals.engines),
+        },
         "notes": [*totals.notes(), *done.warnings],
         "odd": list(done.odd),
         "contradictions": done.contradictory.as_json(),
@@ -133,6 +140,17 @@ def _user_lines(totals: ReadTotals) -> Iterator[str]:
         yield "users     the series name none"
 
 
+def _server_lines(totals: ReadTotals) -> Iterator[str]:
+    if totals.servers:
+        yield f"servers   {count(len(totals.servers), 'inference server')} ({', '.join(sorted(totals.engines))})"
+    if without := _servers_without_gpu(totals):
+        yield f"          {without:,} without a known GPU: no allocation names the GPUs of the pod (label `pod` of the GPU exporter)"
+
+
+def _servers_without_gpu(totals: ReadTotals) -> int:
+    return sum(not has_gpu for has_gpu in totals.servers.values())
+
+
 def _seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 60 else format_duration(round(seconds) * SECOND_MS)
 
@@ -155,6 +173,6 @@ def _sampled_ratio(totals: ReadTotals) -> float | None:
 def _left_out(totals: ReadTotals) -> Iterator[str]:
     if totals.of_agents:
         yield f"  {totals.of_agents:,} rows left out: agents have these GPUs and times, and their rows count"
-    for (reason, column), count in totals.dropped.most_common():
+    for (reason, column), number in totals.dropped.most_common():
         what = f"values of {column} unknown" if column else "dropped"
-        yield f"  {count:,} {what}: {reason}"
+        yield f"  {number:,} {what}: {reason}"

@@ -15,6 +15,7 @@ from analytics.importers.kinds import replaced
 from analytics.importers.model import TRUE_MS, Imported
 from analytics.importers.publish import publish
 from analytics.scraped.samples import Samples
+from analytics.scraped.serving_rows import ServedModels
 from analytics.scraped.totals import ReadTotals
 from analytics.scraped.who.allocations import (
     LaterSamples,
@@ -24,13 +25,14 @@ from analytics.scraped.who.allocations import (
     with_ends,
 )
 from analytics.scraped.who.label_runs import Given, named_users
+from analytics.scraped.who.server_places import placed_rows, pod_allocations
 from fallow.clock import DAY_MS, HOUR_MS, floor_ms, utc_day
 from fallow.compaction import Compacted, compact, partitions
 from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile
 from fallow.leases import leased
 from fallow.output import say
 from fallow.pseudonyms import Pseudonyms
-from fallow.schema import DEVICE, GPU, HOST, LakeTable, table
+from fallow.schema import DEVICE, GPU, HOST, SERVING, LakeTable, table
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class AgentDay:
         return known.most_common(1)[0][0] if known else host
 
     def without_known(self, host: str, rows: pl.DataFrame, table: LakeTable) -> pl.DataFrame:
-        """Return the rows of `gpu` or `host` at moments that no agent's row covers. Raises LakeError."""
+        """Return the rows of `gpu`, `host` or `serving` at moments that no agent's row covers. Raises LakeError."""
         if rows.is_empty() or host not in set(self.hosts.values()):
             return rows
         by = [name for name in ("gpu",) if name in table.names]
@@ -144,8 +146,8 @@ class LakeWriter:
 
     def write_allocations(self, given: Given, kube: Samples | None, as_of_ms: int) -> None:
         """Publish the window's users of GPUs, of all its hosts at once. Raises LakeError."""
-        if kube is not None and self._known_until_ms < as_of_ms:
-            self._known, self._known_until_ms = KnownHosts.of(self.lake), as_of_ms + HOUR_MS
+        if kube is not None:
+            self._find_hosts(as_of_ms)
         found = allocations_of(given, kube, self._open, as_of_ms=as_of_ms, hosts=self._known)
         self._publish_allocations(
             self._allocations_with_later_ends(found) if as_of_ms == self.settings.until_ms else found.read
@@ -154,6 +156,27 @@ class LakeWriter:
             self.totals.users |= set(runs.select("scheduler", "allocation_id").drop_nulls().unique().iter_rows())
         self.totals.allocation_notes = found.read.notes
         self._open = found.open
+
+    def write_servers(self, found: ServedModels, as_of_ms: int) -> None:
+        """Publish rows of inference servers, after the window's allocations, which name their GPUs. Raises LakeError."""
+        if found.rows.is_empty():
+            return
+        self._find_hosts(as_of_ms)
+        pods = {each.allocation_id for each in found.servers} - {None}
+        placed = placed_rows(found, pod_allocations(self.lake, pods), self._known)  # type: ignore[arg-type]
+        for (host,), rows in placed.partition_by("host", as_dict=True, include_key=False).items():
+            dates = rows.select(_date()).to_series()
+            kept = pl.concat(
+                self._agent_day(date).without_known(str(host), rows.filter(dates == date), SERVING)
+                for date in sorted(dates.unique())
+            )
+            self.totals.add_servers(kept)
+            imported = Imported(str(host), empty(GPU), empty(DEVICE), serving=kept)
+            self.totals.add_published(publish(self.lake, imported, hourly=self.settings.hourly))
+
+    def _find_hosts(self, as_of_ms: int) -> None:
+        if self._known_until_ms < as_of_ms:
+            self._known, self._known_until_ms = KnownHosts.of(self.lake), as_of_ms + HOUR_MS
 
     def _allocations_with_later_ends(self, found: WindowAllocations) -> ReadAllocations:
         if self._later is None:
@@ -228,7 +251,7 @@ class DayMerging:
     def _run_date(self, date: str, now_ms: int) -> tuple[int, int]:
         """Return how many were merged, and how many still have files to be merged or deleted."""
         done, left = Compacted(), 0
-        for each in partitions(self.lake, (GPU, HOST), [date], of_imports=True):
+        for each in partitions(self.lake, (GPU, HOST, SERVING), [date], of_imports=True):
             if self._skipped.get(each.name) == each.files:
                 left += 1
             elif len(each.files) > 1 and not self.stopped():

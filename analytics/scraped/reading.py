@@ -129,6 +129,9 @@ def _segments(since_ms: int, until_ms: int, parts: int) -> Iterator[tuple[int, i
 _CONTEXT_MS = 5 * MINUTE_MS
 """Time that is read before a chunk: its first rows depend on it."""
 
+_SERVERS_CONTEXT_MS = 15 * MINUTE_MS
+"""The same for inference servers: counters are compared with the scrape before."""
+
 _PACE_MS = HOUR_MS
 """Time that is read before a short chunk to find how often sources are scraped and read the driver."""
 
@@ -177,7 +180,7 @@ class SiteReader:
         self._paces: dict[Source, Pace] = {}
         self._paced: dict[str, int] = {}
         self._discovery = Discovery(server, source.exporters, source.match)
-        self._chunker = Chunker()
+        self._chunker, self._servers_chunker = Chunker(), Chunker()
         self._pool = ThreadPoolExecutor(1, "scraped-chunks")
 
     def __enter__(self) -> Self:
@@ -199,11 +202,24 @@ class SiteReader:
     def labels(self, since_ms: int, until_ms: int) -> list[Labels]:
         """Return all series of known metrics, and of metrics that look like a GPU's. Raises InputError, also for too many."""
         names = self._discovery.names(since_ms, until_ms)
-        wanted = names.every | names.of_sites
+        wanted = names.every | names.of_sites | names.of_servers
         known = self._server.series(self._discovery.selection(wanted).text, since_ms, until_ms) if wanted else []
         others = self._discovery.selection([]).like(GPU_LIKE)
         found = self._server.series(others, since_ms, until_ms)
         return [*known, *(each for each in found if each.get("__name__") not in wanted)]
+
+    def servers(self, seen: SeenWindow) -> Iterator[tuple[Chunk, Samples]]:
+        """Yield the samples of inference servers, with some time before each chunk, in order. Raises InputError."""
+        names = seen.names.of_servers
+        targets = self._discovery.servers(seen.names, seen.since_ms, seen.until_ms)
+        for chunk in self._servers_chunker.chunks(targets, seen.since_ms, seen.until_ms) if targets else ():
+            if self._stopped():
+                raise ReadingStoppedError
+            text = self._discovery.selection(names, chunk.instances).text
+            found = joined(self._server.samples(text, chunk.since_ms - _SERVERS_CONTEXT_MS, chunk.until_ms))
+            length_ms = chunk.until_ms - chunk.since_ms + _SERVERS_CONTEXT_MS
+            self._servers_chunker.learn(found.frame.height, len(found.labels), length_ms)
+            yield chunk, found
 
     def read(self, seen: SeenWindow) -> Generator[ReadChunk]:
         """Yield the chunks of a window in order. Raises InputError, and ReadingStoppedError soon after a request to end."""

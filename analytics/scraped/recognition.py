@@ -21,6 +21,7 @@ from analytics.scraped.series_labels import (
     user_of,
 )
 from fallow.outside_text import json_text, plain
+from fallow.schema import SERVING
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,15 @@ class Recognised:
     hosts: int
     missing: tuple[Missing, ...]
     not_understood: tuple[tuple[str, int], ...]
+
+    @property
+    def has_servers(self) -> bool:
+        """Return whether an inference server was found."""
+        return any(_is_of_servers(found.exporter) for found in self.exporters)
+
+
+def _is_of_servers(exporter: Exporter) -> bool:
+    return any(metric.table == SERVING.name for metric in exporter.metrics)
 
 
 @dataclass
@@ -413,6 +423,8 @@ def _exporter_lines(found: FoundExporter, width: int) -> Iterator[str]:
 def _extent(found: FoundExporter) -> str:
     if not found.hosts:
         return ""
+    if _is_of_servers(found.exporter):
+        return f"{count(found.hosts, 'address')}, "
     hosts = count(found.hosts, "host")
     return f"{count(found.gpus, 'GPU')} on {hosts}, " if found.exporter.of_gpus else f"{hosts}, "
 

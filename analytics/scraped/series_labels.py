@@ -21,6 +21,15 @@ class MappedSeries:
     metrics: tuple[MappedMetric, ...]
 
 
+_REPLICAS = ("replica", "prometheus_replica", "__replica__", "prometheus", "monitor", "receive_replica")
+"""Labels that distinguish servers which scrape the same targets."""
+
+
+def replicas_of(labels: Labels) -> tuple[str, ...]:
+    """Return the names of the replica of the metrics server that scraped a series."""
+    return tuple(labels.get(name, "") for name in _REPLICAS)
+
+
 def target_of(labels: Labels) -> tuple[str, ...]:
     """Return the scraped target: all series of one target are of one page."""
     return tuple(labels.get(name, "") for name in _TARGET)
@@ -90,7 +99,11 @@ def host_of(labels: Labels, exporter: Exporter) -> str:
         found = labels.get(name, "")
         if found and not _is_own_pod(found, exporter):
             return found
-    instance = labels.get("instance", "")
+    return address_host(labels.get("instance", ""))
+
+
+def address_host(instance: str) -> str:
+    """Return a scraped address without its port."""
     address = _PORT.match(instance)
     return instance if address is None else address[1] or address[2]
 

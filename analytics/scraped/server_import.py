@@ -30,6 +30,7 @@ from analytics.scraped.lake_writer import LakeWriter, WriterSettings
 from analytics.scraped.reading import ReadChunk, SiteReader, days
 from analytics.scraped.recognition import ReadValues, check_json, check_text, recognised
 from analytics.scraped.server.metrics_server import MetricsServer
+from analytics.scraped.serving_rows import server_exporters
 from analytics.scraped.source import ReadSpan, ScrapedSource, add_server_flags, server_settings
 from analytics.scraped.totals import ReadTotals
 from analytics.scraped.windows import WindowWork
@@ -196,7 +197,7 @@ class ServerImport:
                 self._window_ms = end_ms - start_ms
                 work.run(start_ms, end_ms)
                 self._note(end_ms)
-        if not (self._totals.rows or self._totals.of_agents) and self._from_ms == wish.since_ms:
+        if not (self._totals.rows or self._totals.of_agents or self._totals.servers) and self._from_ms == wish.since_ms:
             reasons = "; ".join(f"{count:,} {reason}" for (reason, _), count in self._totals.dropped.most_common(3))
             raise InputError(
                 f"the series that were found make no rows{f': {reasons}' if reasons else ''}",
@@ -225,9 +226,9 @@ class ServerImport:
         """Return a line on the discovered metrics. Raises InputError where the server has no metric that fallow knows."""
         wish = self._wish
         names = wish.reader.names(wish.since_ms, wish.until_ms)
-        if not names.telling:
+        if not (names.telling or names.of_servers):
             raise InputError(
-                f"{wish.server.name} at {wish.source.address.url} has no series of a known GPU exporter between "
+                f"{wish.server.name} at {wish.source.address.url} has no series of a known GPU exporter or inference server between "
                 f"{format_ms(wish.since_ms)} and {format_ms(wish.until_ms)}{_match_phrase(wish.source.match)}",
                 "`--check` lists its metrics; --mapping FILE names your own series",
             )
@@ -281,7 +282,7 @@ class ImportPrometheus:
     """The import from a metrics server."""
 
     name = "prometheus"
-    summary = "GPU metrics of a Prometheus, Thanos, Mimir or VictoriaMetrics server"
+    summary = "metrics of GPUs and inference servers of a Prometheus, Thanos, Mimir or VictoriaMetrics server"
     example = "fallow import prometheus --url http://prometheus:9090 --since 30d --lake /srv/lake"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -327,8 +328,8 @@ def _check(args: argparse.Namespace, source: ScrapedSource, reader: SiteReader, 
     since_ms, until_ms = window
     looks = [(max(since_ms, until_ms - HOUR_MS), until_ms), *reversed(list(days(since_ms, until_ms)))]
     for start_ms, end_ms in looks:
-        found = recognised(reader.labels(start_ms, end_ms), source.exporters)
-        if found.gpus or start_ms == since_ms:
+        found = recognised(reader.labels(start_ms, end_ms), (*source.exporters, *server_exporters()))
+        if found.gpus or found.has_servers or start_ms == since_ms:
             values = _read_values(reader, start_ms, end_ms) if found.gpus else None
             show(check_json(found, values) if args.json else check_text(found, page_columns(), values))
             return

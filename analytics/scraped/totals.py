@@ -42,6 +42,10 @@ class ReadTotals:
     limits: dict[str, float] = field(default_factory=dict)
     published: dict[str, Published] = field(default_factory=dict)
     users: set[tuple[str, str]] = field(default_factory=set)
+    servers: dict[str, bool] = field(default_factory=dict)
+    """Inference servers by their address, with whether a GPU of theirs is known."""
+
+    engines: set[str] = field(default_factory=set)
     _noted: dict[str, set[str]] = field(default_factory=dict)
 
     def add_rows(self, host: str, gpu: pl.DataFrame, device: pl.DataFrame) -> None:
@@ -70,6 +74,13 @@ class ReadTotals:
         for name, known in (("mem_total_bytes", self.cards), ("power_limit_w", self.limits)):
             if name in device.columns:
                 known.update(device.select("gpu", name).drop_nulls().iter_rows())
+
+    def add_servers(self, serving: pl.DataFrame) -> None:
+        """Add rows of `serving` that go to the lake."""
+        placed = serving.group_by("endpoint").agg(pl.col("gpu").is_not_null().any())
+        for endpoint, has_gpu in placed.iter_rows():
+            self.servers[endpoint] = has_gpu or self.servers.get(endpoint, False)
+        self.engines |= set(serving["engine"].drop_nulls().unique())
 
     def add_account(self, rows: Imported) -> None:
         """Add the samples of a host that became no row, and notes for the reader."""

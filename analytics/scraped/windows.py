@@ -12,6 +12,7 @@ from analytics.scraped.lake_writer import LakeWriter
 from analytics.scraped.reading import ReadChunk, SeenWindow, SiteReader, joined
 from analytics.scraped.samples import Samples, SeriesSelection
 from analytics.scraped.server.metrics_server import MetricsServer
+from analytics.scraped.serving_rows import served_models
 from analytics.scraped.who.kube_metrics import KUBE_METRICS, kube_selectors
 from analytics.scraped.who.label_runs import Given
 from fallow.clock import HOUR_MS, MINUTE_MS
@@ -77,6 +78,9 @@ class WindowWork:
         kube = kube_samples(self.server, self.match, since_ms, until_ms) if seen.hosts else None
         if given or until_ms == self.writer.settings.until_ms:
             self.writer.write_allocations(Given.joined([Given.of([]), *given]), kube, until_ms)
+        for part, samples in self.reader.servers(seen):
+            self.writer.write_servers(served_models(samples, part.since_ms, part.until_ms), until_ms)
+            self.writer.totals.samples += samples.frame.height
         return seen
 
     def _publish(self, chunk: ReadChunk) -> Given:

@@ -9,7 +9,7 @@ from operator import attrgetter
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Bytes, GpuHours, Number
 from analytics.language.sentences import tr, tr_many
-from analytics.plan.fit import MeasuredTokens, measured_tokens
+from analytics.plan.fit import OUTPUT_WEIGHT, MeasuredTokens, measured_tokens
 from analytics.plan.seen_work import PATIENT_TIMES, OldCards, PlacedWork, old_cards, seen_workloads
 from analytics.report.report import Report
 from analytics.tables.names import GPU_HOURS, NAME_MOST, amount, card_name, decimals
@@ -141,8 +141,15 @@ def token_costs(found: Sequence[MeasuredTokens], currency: str | None) -> Table:
         columns=(
             column("model", tr("model"), "name", lambda each: plain(each.served, NAME_MOST), "served"),
             column("card", tr("card"), "name", lambda each: card_name(each.card), "card"),
+            column(
+                "namespace", tr("namespace"), "name", lambda each: plain(each.namespace or "", NAME_MOST), "namespace"
+            ),
+            column("team", tr("team"), "name", lambda each: plain(each.team or "", NAME_MOST), "team"),
             GPU_HOURS,
-            column("tokens", tr("million tokens"), "number", lambda each: Number(each.tokens / 1e6, 1), "tokens"),
+            column(
+                "prompt_tokens", tr("million in"), "number", lambda each: _millions(each.prompt_tokens), "prompt_tokens"
+            ),
+            column("tokens", tr("million tokens"), "number", lambda each: _millions(each.tokens), "tokens"),
             column("tokens_per_gpu_s", tr("tokens/s"), "number"),
             column("most_requests", tr("requests"), "count", "most_running", json_type="number"),
             column(
@@ -150,6 +157,18 @@ def token_costs(found: Sequence[MeasuredTokens], currency: str | None) -> Table:
                 tr("per million"),
                 "money",
                 lambda each: amount(each.cost_per_million, currency),
+            ),
+            column(
+                "input_cost_per_million",
+                tr("input"),
+                "money",
+                lambda each: amount(each.input_cost_per_million, currency),
+            ),
+            column(
+                "output_cost_per_million",
+                tr("output"),
+                "money",
+                lambda each: amount(each.output_cost_per_million, currency),
             ),
             column("kwh_per_million", tr("energy, kWh"), "number", lambda each: decimals(each.kwh_per_million, 3)),
             fact("cost", "money", lambda each: amount(each.cost, currency)),
@@ -160,9 +179,17 @@ def token_costs(found: Sequence[MeasuredTokens], currency: str | None) -> Table:
             tr(
                 "Tokens: generated tokens, as the servers count them. Cost and kWh are per million tokens and include hours without requests. Tokens/s are per GPU. Requests: the highest number at once on any server."
             ),
+            tr(
+                "Per million: the whole cost over the generated tokens. Input and output: the same cost split over both, where an output token costs as much as {weight} input tokens.",
+                weight=Number(OUTPUT_WEIGHT),
+            ),
         ),
         wide=True,
     )
+
+
+def _millions(tokens: float | None) -> Number | None:
+    return None if tokens is None else Number(tokens / 1e6, 1)
 
 
 def _queue_sentence(found: OldCards) -> str:

@@ -28,7 +28,7 @@ GRACE_MS = 15 * MINUTE_MS
 ANSWERED_MIN = 0.9
 
 _STANDBY = r"(?i)stand-?by|fail-?over|backup|canary|\bdr\b|\bwarm\b"
-_COUNTED = ("requests_mean_per_s", "generated_tokens_mean_per_s")
+_COUNTED = ("requests", "generated_tokens")
 """Columns of counters, which contain requests between two scrapes.
 
 Running requests at a scrape show only some of them.

@@ -298,14 +298,29 @@ SERVING_HOURLY = LakeTable(
         _GPU,
         LakeColumn("endpoint", Type.STRING, "address of the server's metrics", "serving table", key=True),
         LakeColumn("model", Type.STRING, "model as the server names it", "serving table", key=True),
-        LakeColumn("engine", Type.STRING, "vllm, sglang, triton or tgi", "serving table"),
+        LakeColumn(
+            "engine", Type.STRING, "vllm, sglang, triton, tensorrt-llm, tgi, dynamo or ray serve", "serving table"
+        ),
         LakeColumn("kv_cache_used_max_ratio", Type.DOUBLE, "largest share of the KV cache in use", "serving table"),
         LakeColumn(
             "running_requests_max", Type.DOUBLE, "most requests being served at once", "serving table", unit="1"
         ),
         LakeColumn("waiting_requests_max", Type.DOUBLE, "longest queue", "serving table", unit="1"),
-        LakeColumn("requests_mean_per_s", Type.DOUBLE, "mean requests finished per second", "serving table"),
-        LakeColumn("generated_tokens_mean_per_s", Type.DOUBLE, "mean generated tokens per second", "serving table"),
+        LakeColumn("namespace", Type.STRING, "namespace of the server's pod", "serving table"),
+        LakeColumn("pod", Type.STRING, "the server's pod", "serving table"),
+        LakeColumn("requests", Type.DOUBLE, "requests finished, of the whole server", "serving table", unit="1"),
+        LakeColumn("prompt_tokens", Type.DOUBLE, "prompt tokens, of the whole server", "serving table", unit="1"),
+        LakeColumn("generated_tokens", Type.DOUBLE, "generated tokens, of the whole server", "serving table", unit="1"),
+        LakeColumn(
+            "tokens_max_per_s",
+            Type.DOUBLE,
+            "most prompt and generated tokens per second between two scrapes",
+            "serving table",
+        ),
+        LakeColumn("time_to_first_token_max_s", Type.DOUBLE, "longest mean time to the first token", "serving table"),
+        LakeColumn(
+            "answered_ms", Type.INT64, "time that the scrapes which answered describe", "serving table", unit="ms"
+        ),
         LakeColumn("scrape_count", Type.INT32, "scrapes that answered", "serving table", "1", "1"),
     ),
 )

@@ -15,16 +15,18 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 
 from agent.http_client import UnusableError
 from agent.serving import readings
-from agent.serving.readings import ENGINES, Exposition, Sample
+from agent.serving.readings import Exposition, Sample
 from fallow import schema
+from fallow.serving_engines import ENGINES, FIRST_TOKEN, recognise, wanted_names
 from tests.agent import serving_texts as texts
 from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:
     from agent.serving.readings import Reading
 
-NAMES = readings.wanted_names()
+NAMES = wanted_names()
 PREFIXES = tuple(engine.prefix for engine in ENGINES)
+NO_TIMES = {"time_to_first_token_s": None}
 
 
 def samples(text: str | bytes, name: str = "wanted", piece_bytes: int = 2**20) -> list[Sample]:
@@ -40,7 +42,7 @@ def models(text: str) -> list[Reading]:
     exposition = Exposition(NAMES, PREFIXES)
     exposition.feed(text.encode())
     exposition.finish()
-    engine = readings.recognise(exposition.seen)
+    engine = recognise(exposition.seen)
     assert engine is not None
     return readings.read(engine, exposition.samples)
 
@@ -117,8 +119,23 @@ def test_vllm() -> None:
     assert reading.model == "meta-llama/Llama-3.1-8B"
     assert reading.levels == {"kv_cache_used_ratio": 0.5, "running_requests": 3.0, "waiting_requests": 3.0}
     assert rates(texts.vllm(), texts.vllm(generated=52_500, finished=(45, 3))) == {
-        reading.model: {"requests_per_s": 0.7, "prompt_tokens_per_s": 0.0, "generated_tokens_per_s": 50.0}
+        reading.model: {
+            "requests_per_s": 0.7,
+            "prompt_tokens_per_s": 0.0,
+            "generated_tokens_per_s": 50.0,
+            "time_to_first_token_s": None,
+        }
     }
+
+
+def test_the_time_to_the_first_token_is_a_mean_of_the_answers_since_the_scrape_before() -> None:
+    labels = '{engine="0",model_name="m"}'
+    pages = [
+        f"vllm:time_to_first_token_seconds_sum{labels} {seconds}\nvllm:time_to_first_token_seconds_count{labels} {count}\n"
+        for seconds, count in ((12.5, 42), (14.5, 46))
+    ]
+    assert rates(*pages)["m"]["time_to_first_token_s"] == 0.5
+    assert rates(pages[0], pages[0])["m"]["time_to_first_token_s"] is None
 
 
 def test_vllm_before_the_cache_metric_was_renamed() -> None:
@@ -132,14 +149,18 @@ def test_sglang(*, all_ranks: bool) -> None:
     assert reading.model == "qwen"
     assert reading.levels == {"kv_cache_used_ratio": 0.3, "running_requests": 8.0, "waiting_requests": 0.0}
     moved = rates(texts.sglang(all_ranks=all_ranks), texts.sglang(decoded=7100, prefilled=3050, all_ranks=all_ranks))
-    assert moved["qwen"] == {"requests_per_s": 0.0, "prompt_tokens_per_s": 10.0, "generated_tokens_per_s": 20.0}
+    assert (
+        moved["qwen"] == {"requests_per_s": 0.0, "prompt_tokens_per_s": 10.0, "generated_tokens_per_s": 20.0} | NO_TIMES
+    )
 
 
 def test_sglang_before_it_counted_tokens_as_they_came() -> None:
     text = re.sub(r"sglang:realtime.*\n", "", texts.sglang())
     later = re.sub(r'(generation_tokens_total.*"true"}) 6.0', r"\1 36.0", text)
     moved = rates(text, later)
-    assert moved["qwen"] == {"requests_per_s": 0.0, "prompt_tokens_per_s": 0.0, "generated_tokens_per_s": 3.0}
+    assert (
+        moved["qwen"] == {"requests_per_s": 0.0, "prompt_tokens_per_s": 0.0, "generated_tokens_per_s": 3.0} | NO_TIMES
+    )
 
 
 def test_triton() -> None:
@@ -210,7 +231,7 @@ def test_a_server_that_says_nothing_of_use_is_still_recognised() -> None:
     (reading,) = models("vllm:brand_new_metric 5\n")
     assert reading.model is None
     assert set(reading.levels.values()) == {None}
-    assert readings.recognise(set()) is None
+    assert recognise(set()) is None
 
 
 def test_engines_fill_columns_of_the_table() -> None:
@@ -218,7 +239,7 @@ def test_engines_fill_columns_of_the_table() -> None:
     for engine in ENGINES:
         assert {quantity.column for quantity in (*engine.levels, *engine.counters)} <= columns
         assert {quantity.column for quantity in engine.counters} <= {
-            name for name in columns if name.endswith("_per_s")
+            name for name in columns if name.endswith("_per_s") or name == FIRST_TOKEN
         }
 
 

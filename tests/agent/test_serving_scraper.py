@@ -23,7 +23,7 @@ TICK_MS = 10_000
 ROUND_MS = 30_000
 START_MS = 1_790_000_010_000 // ROUND_MS * ROUND_MS
 SILENT = ("gpu", "pid", "model", "engine", "kv_cache_used_ratio", "running_requests", "waiting_requests", "requests_per_s",
-          "prompt_tokens_per_s", "generated_tokens_per_s")  # fmt: skip
+          "prompt_tokens_per_s", "generated_tokens_per_s", "time_to_first_token_s")  # fmt: skip
 
 
 class Server:

@@ -15,6 +15,7 @@ from analytics.scraped.otlp.delivery import DeliveryRounds, DeliveryState
 from analytics.scraped.otlp.receiver import PATH, Intake, otlp_receiver
 from analytics.scraped.otlp.spool import RequestSpool
 from analytics.scraped.service import follower_server, patience_ms, stop_at_signals
+from analytics.scraped.serving_rows import SERVER_NAMES
 from fallow import config
 from fallow.clock import SECOND_MS, Clock, SystemClock, format_ms
 from fallow.config import Config
@@ -120,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
         exporters = load_exporters([Path(each) for each in settings.texts("prometheus.mapping")])
         token_file = settings.text("otlp.token_file")
         token = Token(token_file, "otlp.token_file") if token_file else None
-        intake = Intake(spool, metric_names(exporters), settings.integer("otlp.max_body"), clock, token)
+        intake = Intake(spool, metric_names(exporters) | SERVER_NAMES, settings.integer("otlp.max_body"), clock, token)
         merging = DayMerging(
             lake, settings.integer("compaction.grace"), settings.integer("compaction.lateness"), stop.is_set
         )

@@ -21,6 +21,7 @@ from analytics.scraped.rows.pace import DEFAULT_SCRAPE_MS
 from analytics.scraped.rows.scraped_rows import find_source_paces, host_rows
 from analytics.scraped.samples import SAMPLE_SCHEMA, Labels, Samples
 from analytics.scraped.series_labels import target_of
+from analytics.scraped.serving_rows import served_models
 from analytics.scraped.totals import ReadTotals
 from analytics.scraped.who.label_runs import Given
 from fallow.clock import DAY_MS, Clock
@@ -190,6 +191,8 @@ class SpoolDelivery:
         hosts = host_rows(found.samples, self._exporters, settings)
         since = found.counters_since(self._exporters)
         self._write([_with_starts(rows, since) for rows in hosts], window.until_ms)
+        served = served_models(found.samples, settings.since_ms, settings.until_ms)
+        self._writer.write_servers(served, window.until_ms)
         kept = self._spool.mark_delivered(segment)
         if self._last is not None:
             self._spool.forget([self._last])

@@ -20,6 +20,7 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, DataPointFlags, Metric, NumberDataPoint
 
 from analytics.scraped.samples import Labels, first_label
+from analytics.scraped.serving_rows import SERVER_NAMES
 from fallow.clock import DAY_MS
 from fallow.errors import InputError
 from fallow.outside_text import plain
@@ -134,10 +135,31 @@ def sort_out(request: ExportMetricsServiceRequest, wanted: Collection[str], now_
     for resource in request.resource_metrics:
         has_host = bool(first_label(_texts(resource.resource.attributes), _HOST))
         for scope in resource.scope_metrics:
-            kept = [metric for metric in scope.metrics if _has_use(metric, wanted, found, now_ms, has_host=has_host)]
+            known = (each for metric in scope.metrics for each in _without_buckets(metric, wanted))
+            kept = [metric for metric in known if _has_use(metric, wanted, found, now_ms, has_host=has_host)]
             del scope.metrics[:]
             scope.metrics.extend(kept)
     return found
+
+
+def _without_buckets(metric: Metric, wanted: Collection[str]) -> Iterator[Metric]:
+    """Yield the metric; a histogram whose sum is wanted as two sums, under the names that Prometheus gives them."""
+    parts = {f"{metric.name}_{part}": part for part in ("sum", "count")}
+    if metric.WhichOneof("data") != "histogram" or not parts.keys() & set(wanted):
+        yield metric
+        return
+    for name, part in parts.items():
+        found = Metric(name=name)
+        found.sum.aggregation_temporality = metric.histogram.aggregation_temporality
+        for point in metric.histogram.data_points:
+            found.sum.data_points.add(
+                attributes=point.attributes,
+                start_time_unix_nano=point.start_time_unix_nano,
+                time_unix_nano=point.time_unix_nano,
+                flags=point.flags,
+                as_double=getattr(point, part),
+            )
+        yield found
 
 
 def _has_use(metric: Metric, wanted: Collection[str], found: Sorted, now_ms: int, *, has_host: bool) -> bool:
@@ -201,9 +223,10 @@ def points_of(request: ExportMetricsServiceRequest) -> Iterator[Point]:
         attributes = _texts(resource.resource.attributes)
         target = {label: value for label, names in _TARGET.items() if (value := first_label(attributes, names))}
         own = {key: value for key, value in attributes.items() if key in _OF_HOSTS or not key.startswith(_OF_SENDERS)}
-        about = target | own
         for scope in resource.scope_metrics:
             for metric in scope.metrics:
+                # an inference server is in the pod that sends, or that a collector scrapes
+                about = target | (attributes if metric.name in SERVER_NAMES else own)
                 yield from _points_of_metric(metric, about)
 
 

@@ -26,12 +26,10 @@ from analytics.scraped.series_labels import (
     host_of,
     mapped_series,
     renaming_targets,
+    replicas_of,
     target_of,
     user_of,
 )
-
-_REPLICAS = ("replica", "prometheus_replica", "__replica__", "prometheus", "monitor", "receive_replica")
-"""Labels that distinguish servers which scrape the same targets."""
 
 _OF_THE_CARD = frozenset(
     (
@@ -151,7 +149,7 @@ def source_of(labels: Labels, exporter: Exporter, host: str) -> Source:
 
     The host is included because some sites give all targets the same instance label.
     """
-    return (exporter.name, *target_of(labels), host, *(labels.get(name, "") for name in _REPLICAS))
+    return (exporter.name, *target_of(labels), host, *replicas_of(labels))
 
 
 def _unit(

@@ -1,0 +1,156 @@
+"""Inference servers in a metrics server: what they served is in the lake to the token, on the GPUs of their pods, and costs what these cost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+from analytics.frames import read_frame
+from analytics.plan.fit import OUTPUT_WEIGHT, measured_tokens
+from analytics.scraped.server.metrics_server import MetricsServer
+from fallow.clock import SystemClock, format_ms
+from fallow.schema import SERVING
+from tests.findings.conftest import context_of
+from tests.in_process import run_in_process
+from tests.scraped.held_server import HeldServer
+from tests.scraped.inference_servers import MODEL, PAGES, SimulatedServer
+from tests.scraped.site import SiteGpu, dcgm_of_pods, site_samples
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fallow.lake import Lake
+
+SINCE_S = 1_795_651_200 - 1800  # 2026-11-25T23:30Z: the import has two days
+UNTIL_S = SINCE_S + 2 * 3600
+STEP_S = 15
+TIMES_S = range(SINCE_S, UNTIL_S, STEP_S)
+LAST_S = TIMES_S[-1]
+GPUS = [
+    SiteGpu(host, index, lambda _, noise: 40 + noise, 70_000, "serving", pod)
+    for host, index, pod in (
+        ("gn004", 0, "llm-0"),
+        ("gn004", 1, "llm-1"),
+        ("gn005", 0, "wide-0"),
+        ("gn005", 1, "wide-0"),
+    )
+]
+LLM = SimulatedServer("llm-0", began_s=SINCE_S - 600)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> HeldServer:
+    held = HeldServer()
+    monkeypatch.setattr(MetricsServer, "connect", lambda *_: held)
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _: UNTIL_S * 1000)
+    held.write(site_samples(dcgm_of_pods, (at_s * 1000 for at_s in TIMES_S), GPUS))
+    return held
+
+
+def imported(server: HeldServer, lake: Lake, servers: Sequence[SimulatedServer], *flags: str) -> str:
+    for each in servers:
+        server.write(each.samples(TIMES_S))
+    since = format_ms(SINCE_S * 1000)
+    done = run_in_process(
+        "import", "prometheus", "--url", "http://held", "--since", since, "--lake", lake.root, "--yes", *flags
+    )
+    assert done.returncode == 0, done.stderr
+    return str(done.stdout)
+
+
+def rows_of(lake: Lake) -> pl.DataFrame:
+    return read_frame(lake.files(SERVING.name), SERVING)
+
+
+def counted(rows: pl.DataFrame, name: str) -> float:
+    """What a rate comes to, each server's rows once however many GPUs it has."""
+    once = rows.unique(["endpoint", "model", "time"])
+    return float((once[f"{name}_per_s"] * once["interval_ms"] / 1000).sum())
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_an_engine_served_is_in_the_lake_to_the_token(server: HeldServer, lake: Lake, page: str) -> None:
+    one = replace(LLM, page=page)
+    imported(server, lake, [one])
+    rows = rows_of(lake)
+    for column, truth in (("prompt_tokens", "prompt"), ("generated_tokens", "generated"), ("requests", "requests")):
+        assert counted(rows, column) == pytest.approx(one.served(truth, LAST_S, SINCE_S), abs=0.01), column
+    assert set(rows["gpu"]) == {GPUS[0].uuid}
+    assert set(rows["host"]) == {"gn004"}
+    assert set(rows["model"]) == ({None} if page == "tgi" else {MODEL})
+    assert rows["running_requests"].max() == 6
+    if page == "vllm":
+        assert rows["time_to_first_token_s"].drop_nulls().len() > 400
+
+
+def test_replicas_engines_and_a_restart_add_up(server: HeldServer, lake: Lake) -> None:
+    """Two replicas, of which one began to count at 0 again, and one with two engines on two GPUs; two jobs scrape one of them."""
+    restarted = SimulatedServer("llm-1", began_s=SINCE_S - 600, restarted_s=SINCE_S + 100 * STEP_S)
+    wide = SimulatedServer("wide-0", node="gn005", began_s=SINCE_S - 600, engines=("0", "1"))
+    servers = [LLM, restarted, wide]
+    imported(server, lake, [*servers, replace(LLM, others={"job": "twice"})])
+    rows = rows_of(lake)
+    assert counted(rows, "generated_tokens") == pytest.approx(
+        sum(each.served("generated", LAST_S, SINCE_S) for each in servers), abs=0.01
+    )
+    assert rows.filter(pl.col("pod") == "wide-0").group_by("gpu").len().sort("gpu")["gpu"].to_list() == sorted(
+        gpu.uuid for gpu in GPUS[2:]
+    )
+    before = rows.sort("endpoint", "time", "gpu")
+    imported(server, lake, [], "--restart")
+    assert rows_of(lake).sort("endpoint", "time", "gpu").equals(before), "once more changes nothing"
+
+
+def test_tokens_cost_what_their_gpus_cost(server: HeldServer, lake: Lake) -> None:
+    servers = [LLM, SimulatedServer("wide-0", node="gn005", began_s=SINCE_S - 600)]
+    imported(server, lake, servers)
+    context = context_of(lake)
+    (found,) = measured_tokens(context)
+    rate = context.costs.rate_of(GPUS[0].uuid)
+    assert rate is not None
+    assert (found.served, found.namespace, found.team) == (MODEL, "serving", None)
+    assert found.tokens == pytest.approx(sum(each.served("generated", LAST_S, SINCE_S) for each in servers), abs=0.01)
+    assert found.cost == pytest.approx(rate * 3 * (LAST_S - SINCE_S) / 3600, abs=0.005)
+    own = context.whole.segments.filter(pl.col("gpu").is_in([GPUS[n].uuid for n in (0, 2, 3)]))
+    assert found.cost == pytest.approx(context.costs.of(own), abs=2 * 3 * rate * STEP_S / 3600), (
+        "but for the first scrape"
+    )
+    price_in, price_out = found.input_cost_per_million, found.output_cost_per_million
+    assert price_in is not None
+    assert price_out == pytest.approx(OUTPUT_WEIGHT * price_in)
+    assert found.prompt_tokens is not None
+    assert price_in * found.prompt_tokens / 1e6 + price_out * found.tokens / 1e6 == pytest.approx(found.cost)
+
+
+def test_a_server_whose_pod_no_exporter_names_has_no_gpu_and_no_cost(server: HeldServer, lake: Lake) -> None:
+    said = imported(server, lake, [LLM, SimulatedServer("router-0", page="dynamo", node="cpu-7", began_s=SINCE_S)])
+    assert "2 inference servers (dynamo, vllm)" in said
+    assert "1 without a known GPU" in said
+    router = rows_of(lake).filter(pl.col("pod") == "router-0")
+    assert (set(router["gpu"]), set(router["host"])) == ({None}, {"cpu-7"})
+    context = context_of(lake)
+    assert [found.tokens for found in measured_tokens(context)] == [
+        pytest.approx(LLM.served("generated", LAST_S, SINCE_S), abs=0.01)
+    ]
+    assert {gpu for gpu in context.inventory.devices if gpu.startswith("cpu-7")} == set()
+
+
+def test_a_server_without_gpu_exporters_is_imported_too(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = HeldServer()
+    monkeypatch.setattr(MetricsServer, "connect", lambda *_: held)
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _: UNTIL_S * 1000)
+    assert "1 without a known GPU" in imported(held, lake, [LLM])
+    assert counted(rows_of(lake), "prompt_tokens") == pytest.approx(LLM.served("prompt", LAST_S, SINCE_S), abs=0.01)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_check_says_what_servers_give_and_understands_all_of_it(server: HeldServer, lake: Lake, page: str) -> None:
+    server.write(replace(LLM, page=page).samples([UNTIL_S - 60, UNTIL_S - 30]))
+    said = json.loads(imported(server, lake, [], "--check", "--json"))
+    assert said["not_understood"] == []
+    columns = {each["column"] for found in said["exporters"] for each in found["columns"]}
+    assert {"serving.running_requests", "serving.generated_tokens_per_s", "serving.prompt_tokens_per_s"} <= columns
