@@ -14,6 +14,7 @@ from analytics.rules.inefficient import INEFFICIENT
 from analytics.rules.input_starved import INPUT_STARVED
 from analytics.rules.keep_alive import KEEP_ALIVE
 from analytics.rules.left_free import LEFT_FREE
+from analytics.rules.light_traffic import LIGHT_TRAFFIC
 from analytics.rules.low_efficiency import LOW_EFFICIENCY
 from analytics.rules.memory_oversized import MEMORY_OVERSIZED
 from analytics.rules.mig_fit import MIG_FIT
@@ -52,6 +53,7 @@ RULES = (
     MEMORY_OVERSIZED,
     MIG_FIT,
     PREALLOCATED,
+    LIGHT_TRAFFIC,
     ENDING,
     SLOW_UPTAKE,
     HOARDING,

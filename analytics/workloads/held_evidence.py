@@ -59,7 +59,7 @@ def held_evidence(context: Context, gpus: Sequence[str]) -> HeldEvidence:
     failed = []
     if any(each.is_replica for each in quiet):
         failed.append(tr("the same model serves traffic elsewhere, so this may be a spare replica"))
-    if not _standbys(context).isdisjoint(gpus):
+    if not standbys(context).isdisjoint(gpus):
         failed.append(tr("its name marks it as a spare (standby, failover, backup or canary)"))
     notes = (
         [tr("a notebook loses its unsaved results with its kernel: ask the user first")] if NOTEBOOK in found else []
@@ -159,7 +159,7 @@ def quiet_servers(context: Context) -> Mapping[str, QuietServer]:
 
 
 @once_per_context
-def _standbys(context: Context) -> frozenset[str]:
+def standbys(context: Context) -> frozenset[str]:
     """Return the GPUs with a server that is meant to wait, by its command, arguments, pod or labels."""
     names = pl.concat_str(pl.col("command", "arguments", "job", "pod_labels").fill_null(""), separator=" ")
     there = alive(context).filter(names.str.contains(SERVER), names.str.contains(_STANDBY))

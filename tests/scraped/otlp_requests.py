@@ -49,6 +49,11 @@ def climbing(name: str, unit: str, *points: dict[str, Any], delta: bool = False)
     }
 
 
+def histogram(name: str, total: float, count: int, at_ms: int, **about: object) -> dict[str, Any]:
+    seen = {"timeUnixNano": str(at_ms * NS), "sum": total, "count": str(count), "attributes": attributes(about)}
+    return {"name": name, "unit": "s", "histogram": {"dataPoints": [seen], "aggregationTemporality": 2}}
+
+
 def as_json(metrics: Sequence[dict[str, Any]], **resource: str) -> dict[str, Any]:
     """One resource with its metrics, as OTLP's JSON."""
     about = {name.replace("__", "."): value for name, value in resource.items()} or {"host.name": "gn001"}

@@ -24,18 +24,19 @@ from analytics.scraped.otlp.delivery import DeliveryRounds
 from analytics.scraped.otlp.messages import PROTOBUF
 from analytics.scraped.otlp.receiver import PATH, Intake, otlp_receiver
 from analytics.scraped.otlp.spool import RequestSpool, frames
+from analytics.scraped.serving_rows import SERVER_NAMES
 from fallow import config, parquet
 from fallow.cli import main
 from fallow.clock import SystemClock
 from fallow.exposition import TEXT
 from fallow.lake import AGENT_FIRST_SEQ, Lake, LakeFile
-from fallow.schema import ALLOCATION, DEVICE, GPU
+from fallow.schema import ALLOCATION, DEVICE, GPU, SERVING
 from tests.agent.conftest import wait_until
 from tests.agent.snapshots import BUSY, GIB, INTERVAL_MS, LOST, snapshot
 from tests.conftest import REPOSITORY
 from tests.lakes import made_lake
 from tests.ledger.rows import device, samples
-from tests.scraped.otlp_requests import NOW_MS, climbing, gauge, point, request
+from tests.scraped.otlp_requests import NOW_MS, climbing, gauge, histogram, point, request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +79,7 @@ class Site:
     def begin(self) -> None:
         exporters = load_exporters()
         self.spool = RequestSpool(self.folder / "spool", 10_000_000)
-        self.intake = Intake(self.spool, metric_names(exporters), 1_000_000, SystemClock())
+        self.intake = Intake(self.spool, metric_names(exporters) | SERVER_NAMES, 1_000_000, SystemClock())
         lake = Lake.at(self.lake.root)
         self.rounds = DeliveryRounds(
             self.spool, exporters, lake, None, DayMerging(lake, 0, 0), SystemClock(), self.said.append
@@ -326,3 +327,26 @@ def test_kill_9_after_the_answer_loses_nothing(tmp_path: Path) -> None:
 def test_a_spool_has_to_be_named(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["follow", "otlp", "--lake", site.lake.root, "--config", os.devnull]) == 2
     assert "--spool is missing" in capsys.readouterr().err
+
+
+def test_an_inference_server_that_a_collector_sends_has_the_gpu_of_its_pod(site: Site) -> None:
+    """Counters, levels and a histogram; the pod that sends is the server's, and tokens go on from file to file."""
+    for at in range(4):
+        at_ms = NOW_MS + at * STEP_MS
+        counts = [climbing(f"vllm:{name}_total", "", point(per_step * at, at_ms, model_name="m")) for name, per_step in (
+            ("prompt_tokens", 3000.0), ("generation_tokens", 600.0))]  # fmt: skip
+        served = request(
+            *counts,
+            gauge("vllm:num_requests_running", "", point(2.0, at_ms, model_name="m")),
+            histogram("vllm:time_to_first_token_seconds", 0.5 * at, 4 * at, at_ms, model_name="m"),
+            service__instance__id="10.0.0.7:8000", k8s__pod__name="train-0", k8s__namespace__name="ml",
+        )  # fmt: skip
+        site.take(push(at), served)
+        site.rounds.run()
+    rows = site.rows(SERVING)
+    assert site.said == []
+    assert rows["prompt_tokens_per_s"].to_list() == [200.0] * 3
+    assert rows["generated_tokens_per_s"].to_list() == [40.0] * 3
+    assert rows["time_to_first_token_s"].to_list() == [0.125] * 3
+    assert set(rows["gpu"]) == {"GPU-1"}
+    assert set(rows["pod"]) == {"train-0"}

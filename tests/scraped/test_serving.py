@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,14 +17,20 @@ from fallow.clock import SystemClock, format_ms
 from fallow.schema import SERVING
 from tests.findings.conftest import context_of
 from tests.in_process import run_in_process
+from tests.plan.asked import answer
+from tests.scraped.exposed import page_of
 from tests.scraped.held_server import HeldServer
 from tests.scraped.inference_servers import MODEL, PAGES, SimulatedServer
+from tests.scraped.servers import PrometheusProcess, Replayer, ScrapeJob, missing
+from tests.scraped.site import MODEL as SITE_MODEL
 from tests.scraped.site import SiteGpu, dcgm_of_pods, site_samples
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from fallow.lake import Lake
+    from tests.scraped.exposed import Exposed
 
 SINCE_S = 1_795_651_200 - 1800  # 2026-11-25T23:30Z: the import has two days
 UNTIL_S = SINCE_S + 2 * 3600
@@ -154,3 +161,53 @@ def test_a_check_says_what_servers_give_and_understands_all_of_it(server: HeldSe
     assert said["not_understood"] == []
     columns = {each["column"] for found in said["exporters"] for each in found["columns"]}
     assert {"serving.running_requests", "serving.generated_tokens_per_s", "serving.prompt_tokens_per_s"} <= columns
+
+
+@pytest.mark.long
+def test_a_server_that_a_real_prometheus_scrapes_costs_to_the_cent_and_counts_to_the_token(
+    tmp_path: Path, lake: Lake
+) -> None:
+    """A server of our own speaks vLLM's page, and begins to count anew after the sixth scrape; another exporter names its pod's GPU."""
+    if lacking := missing():
+        pytest.skip(lacking)
+    gpu, counters = GPUS[0], ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")
+    truth = SimulatedServer(gpu.pod, began_s=0)
+
+    def page(number: int) -> str:
+        began = truth if number < 6 else replace(truth, restarted_s=300)
+        return page_of(_of_exporter(began.samples([60 * (number + 1)])))
+
+    def cards(_: int) -> str:
+        return page_of(_of_exporter(dcgm_of_pods(gpu, int(time.time() * 1000))))
+
+    where = {"namespace": gpu.namespace, "pod": gpu.pod, "node": gpu.host}
+    with Replayer(page) as served, Replayer(cards) as exporter:
+        labelled = {"static_configs": [{"targets": [served.target], "labels": where}]}
+        jobs = [ScrapeJob("servers", (served.target,), options=labelled), ScrapeJob("dcgm", (exporter.target,))]
+        with PrometheusProcess(tmp_path / "server", jobs) as server:
+            served.wait_for(12)
+            with served.away(), exporter.away():
+                served.wait_for(1)
+                done = run_in_process(
+                    "import", "prometheus", "--url", server.url, "--since", "1h", "--lake", lake.root, "--yes"
+                )
+                kept = {name: sorted((each.time_ms, each.value) for each in server.kept(name)) for name in counters}
+    assert done.returncode == 0, done.stderr
+    scrapes = len(kept[counters[0]])
+    assert scrapes > 8
+    seconds = [*range(60, 60 * scrapes + 1, 60)]
+    prices, config = tmp_path / "prices.csv", tmp_path / "fallow.toml"
+    prices.write_text(f"model,hourly\n{SITE_MODEL},36000\n")  # ten a second: a few scrapes cost more than a cent
+    config.write_text(f'[money]\nprices = "{prices}"\n')
+    (tokens,) = answer(lake, "fit", "--config", str(config))["tokens"]
+    for column, name in (("prompt_tokens", "prompt"), ("tokens", "generated")):
+        before, after = truth.served(name, seconds[5], seconds[0]), truth.served(name, seconds[-1], 300)
+        assert tokens[column] == pytest.approx(before + after, abs=0.001), column
+    lasted_s = (kept[counters[0]][-1][0] - kept[counters[0]][0][0]) / 1000
+    assert tokens["cost"] == pytest.approx(10 * lasted_s, abs=0.005)
+    assert tokens["namespace"] == gpu.namespace
+
+
+def _of_exporter(samples: Iterable[Exposed]) -> Iterator[Exposed]:
+    """What a page has before a server adds the target's labels."""
+    return (each.labelled(instance="", job="", node="") for each in samples)

@@ -146,3 +146,48 @@ def instances_in_use(fleet: Fleet) -> None:
         for place, instance in enumerate(fleet.split(gpu, "3g.40gb", "2g.20gb", "2g.20gb")):
             memory = 0.8 * (40 if place == 0 else 20)
             serve(fleet, instance, util=88.0, mem_gb=memory, pod=f"slice-{number}-{place}")
+
+
+_BESIDE = f"{SMALL_AND_SELDOM} preallocated"
+
+
+def _replicas(fleet: Fleet, gpus: list[Gpu], util: Level, kv: Level, waiting: Level = 0.0) -> None:
+    for number, gpu in enumerate(gpus):
+        serve(fleet, gpu, util=util, zero=0.6, mem_gb=39, pod=f"llm-{number}")
+        fleet.serving(
+            gpu,
+            model="meta-llama/Llama-3.1-8B",
+            requests_per_s=0.4,
+            kv_cache_used_ratio=kv,
+            running_requests=2.0,
+            waiting_requests=waiting,
+            prompt_tokens_per_s=150.0,
+            generated_tokens_per_s=60.0,
+        )
+
+
+@situation(fires="light_traffic", may=_BESIDE, look_alike_of="held")
+def three_replicas_for_the_traffic_of_one(fleet: Fleet) -> None:
+    """Three servers of one model each work for a fifth of the time, and their caches are nearly empty."""
+    _replicas(fleet, fleet.host("h1", L40S, 3, pool="serving"), 20.0, 0.05)
+
+
+@situation(fires="light_traffic", may=_BESIDE, look_alike_of="held")
+def four_replicas_for_the_traffic_of_two(fleet: Fleet) -> None:
+    """Four servers on two hosts work for a third of the time."""
+    _replicas(
+        fleet, [*fleet.host("h1", L40S, 2, pool="serving"), *fleet.host("h2", L40S, 2, pool="serving")], 35.0, 0.1
+    )
+
+
+@situation(may=_BESIDE, look_alike_of="light_traffic")
+def replicas_for_the_busy_hours(fleet: Fleet) -> None:
+    """Three servers are busy for two hours a day, and hardly asked for the rest."""
+    util = np.where(fleet.times_ms // 3_600_000 % 24 < 2, 95.0, 8.0)
+    _replicas(fleet, fleet.host("h1", L40S, 3, pool="serving"), util, 0.1)
+
+
+@situation(may=_BESIDE, look_alike_of="light_traffic")
+def replicas_with_a_queue(fleet: Fleet) -> None:
+    """Two servers with small caches are busy for a third of the time, and requests wait for them all day."""
+    _replicas(fleet, fleet.host("h1", L40S, 2, pool="serving"), 35.0, 0.1, waiting=1.0)
