@@ -81,7 +81,7 @@ def _exporter(engine: Engine) -> Exporter:
 
 
 @dataclass(frozen=True, order=True)
-class Server:
+class InferenceServer:
     """A scraped inference server; texts are empty where no label states them."""
 
     endpoint: str
@@ -105,7 +105,7 @@ class Server:
 class ServedModels:
     """`rows` has columns of `serving` and `server`, an index into `servers`; `time` is in milliseconds, hosts and GPUs are not yet known."""
 
-    servers: tuple[Server, ...]
+    servers: tuple[InferenceServer, ...]
     rows: pl.DataFrame
 
 
@@ -188,13 +188,13 @@ _MEANING_SCHEMA = {
 }
 
 
-def _meanings(labels: Sequence[Labels]) -> tuple[tuple[Server, ...], pl.DataFrame]:
+def _meanings(labels: Sequence[Labels]) -> tuple[tuple[InferenceServer, ...], pl.DataFrame]:
     """Return the servers, and a row for each series and column that it fills."""
     names: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for each in labels:
         names[target_of(each)].add(each.get("__name__", ""))
     engines = {target: engine_of(of_target) for target, of_target in names.items()}
-    servers: dict[Server, int] = {}
+    servers: dict[InferenceServer, int] = {}
     keys: dict[object, int] = {}
     rows: list[tuple[object, ...]] = []
     for number, each in enumerate(labels):
@@ -225,10 +225,10 @@ def _roles(engine: Engine, labels: Labels) -> Iterator[tuple[EngineMetric, int, 
                     yield quantity, rank, bool(is_divisor), ("__name__", *engine.copies, *own)
 
 
-def _server(labels: Labels, engine: Engine) -> Server:
+def _server(labels: Labels, engine: Engine) -> InferenceServer:
     cluster, pod = labels.get("cluster", ""), first_label(labels, POD)
     endpoint = labels.get("instance", "") or pod
-    return Server(
+    return InferenceServer(
         f"{cluster}/{endpoint}" if cluster else endpoint,
         first_label(labels, NAMESPACE),
         pod,

@@ -213,7 +213,7 @@ def test_a_server_without_gpus_is_told_in_one_sentence(tmp_path: Path) -> None:
     done = brought(Lake.at(str(tmp_path / "lake")), tmp_path, "--match", 'job="none"')
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert (
-        'has no series of a known GPU exporter between 2026-11-25T23:20:00Z and 2026-11-26T00:40:00Z where job="none"'
+        'has no series of a known GPU exporter or inference server between 2026-11-25T23:20:00Z and 2026-11-26T00:40:00Z where job="none"'
         in done.stderr
     )
     assert not (tmp_path / "lake").exists()
