@@ -242,7 +242,10 @@ DYNAMO = Engine(
 )
 """The frontend, which has no GPU and counts the requests of all its workers; these report for themselves as vLLM, SGLang or TensorRT-LLM."""
 
-ENGINES: tuple[Engine, ...] = (TRITON, RAY_VLLM, RAY_SERVE, VLLM, SGLANG, TENSORRT_LLM, TGI, DYNAMO)
+OTHER_PREFIXES = (_renamed(VLLM, "vllm_"), _renamed(SGLANG, "sglang_"), _renamed(TENSORRT_LLM, "trtllm:"))
+"""The same metrics after a collector that replaces colons, and as older versions of Dynamo passed them on."""
+
+ENGINES: tuple[Engine, ...] = (TRITON, RAY_VLLM, RAY_SERVE, VLLM, SGLANG, TENSORRT_LLM, TGI, DYNAMO, *OTHER_PREFIXES)
 """The first recognised engine counts: Triton also exposes the metrics of the engines that it hosts."""
 
 

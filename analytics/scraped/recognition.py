@@ -424,7 +424,7 @@ def _extent(found: FoundExporter) -> str:
     if not found.hosts:
         return ""
     if _is_of_servers(found.exporter):
-        return f"{count(found.hosts, 'address')}, "
+        return f"{count(found.hosts, 'target')}, "
     hosts = count(found.hosts, "host")
     return f"{count(found.gpus, 'GPU')} on {hosts}, " if found.exporter.of_gpus else f"{hosts}, "
 

@@ -57,9 +57,8 @@ def _exporter(engine: Engine) -> Exporter:
         for part in source.parts
         for end in ("", TOTAL)
     )
-    name = engine.prefix.strip("_:")
     return Exporter(
-        name=name,
+        name=engine.prefix,
         title=f"inference server {engine.name} ({engine.prefix}*)",
         source_url="docs/inference-servers.md",
         readings="Levels are true of the scrape; tokens and requests are counted between two scrapes.",

@@ -17,7 +17,7 @@ from agent.http_client import UnusableError
 from agent.serving import readings
 from agent.serving.readings import Exposition, Sample
 from fallow import schema
-from fallow.serving_engines import ENGINES, FIRST_TOKEN, recognise, wanted_names
+from fallow.serving_engines import ENGINES, FIRST_TOKEN, OTHER_PREFIXES, recognise, wanted_names
 from tests.agent import serving_texts as texts
 from tests.conftest import REPOSITORY
 
@@ -245,5 +245,7 @@ def test_engines_fill_columns_of_the_table() -> None:
 
 def test_the_page_names_every_engine_and_metric() -> None:
     page = Path(REPOSITORY, "docs", "inference-servers.md").read_text(encoding="utf-8")
-    assert [name for name in sorted(NAMES) if name not in page] == []
+    named = frozenset[str]().union(*(engine.names for engine in ENGINES if engine not in OTHER_PREFIXES))
+    assert [name for name in sorted(named) if name not in page] == []
+    assert [engine.prefix for engine in OTHER_PREFIXES if f"`{engine.prefix}`" not in page] == []
     assert [engine.name for engine in ENGINES if engine.name not in page.lower()] == []

@@ -31,6 +31,11 @@ PAGES: Mapping[str, Mapping[str, str]] = {
         'sglang:realtime_tokens_total{mode="decode"}': "generated", "sglang:num_requests_total": "requests",
         "sglang:prompt_tokens_total": "running", "sglang:generation_tokens_total": "running",
     },
+    "sglang of a collector": {
+        "sglang_num_running_reqs": "running", "sglang_num_queue_reqs": "waiting", "sglang_token_usage": "kv",
+        "sglang_num_requests_total": "requests",
+        "sglang_prompt_tokens_total": "prompt", "sglang_generation_tokens_total": "generated",
+    },
     "tgi": {
         "tgi_batch_current_size": "running", "tgi_queue_size": "waiting", "tgi_request_success": "requests",
         "tgi_request_input_length_sum": "prompt", "tgi_request_generated_tokens_sum": "generated",
@@ -68,6 +73,7 @@ class SimulatedServer:
     began_s: int = 0
     restarted_s: int | None = None
     engines: tuple[str, ...] = ("0",)
+    is_asked: bool = True
     others: Mapping[str, str] = field(default_factory=dict)
 
     def served(self, name: str, until_s: int, since_s: int | None = None) -> int:
@@ -97,6 +103,8 @@ class SimulatedServer:
             yield Exposed(name, labels_of(**about | dict(self.others)), float(truth[said]), at_s * 1000)
 
     def _in_second(self, name: str, second: int) -> int:
+        if not self.is_asked:
+            return 0
         noise = zlib.crc32(f"{self.pod}{second}".encode())
         requests = noise % 3
         return {"requests": requests, "prompt": requests * (200 + noise % 97), "generated": requests * 90 + noise % 41}[
@@ -104,5 +112,5 @@ class SimulatedServer:
         ]
 
     def _levels(self, at_s: int) -> dict[str, float]:
-        noise = zlib.crc32(f"{self.pod}/{at_s}".encode())
+        noise = zlib.crc32(f"{self.pod}/{at_s}".encode()) if self.is_asked else 0
         return {"running": noise % 7, "waiting": noise % 2, "kv": noise % 400 / 1000, "first_token_s": at_s * 0.25}

@@ -16,6 +16,7 @@ from analytics.scraped.server.metrics_server import MetricsServer
 from fallow.clock import SystemClock, format_ms
 from fallow.schema import SERVING
 from tests.findings.conftest import context_of
+from tests.findings.one_rule import only_of
 from tests.in_process import run_in_process
 from tests.plan.asked import answer
 from tests.scraped.exposed import page_of
@@ -133,6 +134,33 @@ def test_tokens_cost_what_their_gpus_cost(server: HeldServer, lake: Lake) -> Non
     assert price_in * found.prompt_tokens / 1e6 + price_out * found.tokens / 1e6 == pytest.approx(found.cost)
 
 
+def test_a_loaded_server_without_a_request_is_idle_by_its_own_count(server: HeldServer, lake: Lake) -> None:
+    idle = SiteGpu("gn006", 0, lambda _, __: 0, 70_000, "serving", "quiet-0")
+    server.write(site_samples(dcgm_of_pods, (at_s * 1000 for at_s in TIMES_S), [idle]))
+    imported(server, lake, [LLM, SimulatedServer("quiet-0", node="gn006", began_s=SINCE_S - 600, is_asked=False)])
+    finding = only_of("held", lake)
+    assert finding.gpus == (idle.uuid,)
+    assert finding.evidence.numbers["quiet_h"] == pytest.approx(2.0, abs=0.6)
+    assert "the same model serves traffic elsewhere, so this may be a spare replica" in finding.confidence.failed
+
+
+def test_tokens_are_by_namespace_and_team(server: HeldServer, lake: Lake, tmp_path: Path) -> None:
+    """Two pods of one model in two namespaces; the owners' table knows the team of one of them."""
+    other = SiteGpu("gn006", 0, lambda _, noise: 40 + noise, 70_000, "search", "llm-9")
+    server.write(site_samples(dcgm_of_pods, (at_s * 1000 for at_s in TIMES_S), [other]))
+    theirs = SimulatedServer("llm-9", namespace="search", node="gn006", began_s=SINCE_S - 600)
+    imported(server, lake, [LLM, theirs])
+    owners, config = tmp_path / "owners.csv", tmp_path / "fallow.toml"
+    owners.write_text("kind,name,team\nnamespace,search,Discovery\n")
+    config.write_text(f'[money]\nowners = "{owners}"\n')
+    found = answer(lake, "fit", "--config", str(config))["tokens"]
+    tokens = {(each["namespace"], each["team"]): each["tokens"] for each in found}
+    assert tokens == {
+        ("serving", None): pytest.approx(LLM.served("generated", LAST_S, SINCE_S), abs=0.01),
+        ("search", "Discovery"): pytest.approx(theirs.served("generated", LAST_S, SINCE_S), abs=0.01),
+    }
+
+
 def test_a_server_whose_pod_no_exporter_names_has_no_gpu_and_no_cost(server: HeldServer, lake: Lake) -> None:
     said = imported(server, lake, [LLM, SimulatedServer("router-0", page="dynamo", node="cpu-7", began_s=SINCE_S)])
     assert "2 inference servers (dynamo, vllm)" in said
@@ -159,7 +187,8 @@ def test_a_check_says_what_servers_give_and_understands_all_of_it(server: HeldSe
     server.write(replace(LLM, page=page).samples([UNTIL_S - 60, UNTIL_S - 30]))
     said = json.loads(imported(server, lake, [], "--check", "--json"))
     assert said["not_understood"] == []
-    columns = {each["column"] for found in said["exporters"] for each in found["columns"]}
+    _, servers = said["exporters"]
+    columns = {each["column"] for each in servers["columns"]}
     assert {"serving.running_requests", "serving.generated_tokens_per_s", "serving.prompt_tokens_per_s"} <= columns
 
 
