@@ -79,6 +79,9 @@ def merge(table: LakeTable, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFram
         .alias(name)
         for name, value in _DEFAULTS[table.name].items()
     )
+    if table is SERVING:  # the GPU of a server may become known later
+        is_placed = pl.col("gpu").is_not_null()
+        filled = filled.filter(is_placed | ~is_placed.any().over("time", "endpoint", "model"))
     order = [name for name in ("gpu", "time") if name in table.names]
     return filled.select(table.names).sort([*order, *_LAST_KEYS.get(table.name, [])])
 

@@ -182,6 +182,17 @@ def test_a_server_without_gpu_exporters_is_imported_too(lake: Lake, monkeypatch:
     assert counted(rows_of(lake), "prompt_tokens") == pytest.approx(LLM.served("prompt", LAST_S, SINCE_S), abs=0.01)
 
 
+def test_the_gpu_of_a_server_may_become_known_later(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = HeldServer()
+    monkeypatch.setattr(MetricsServer, "connect", lambda *_: held)
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _: UNTIL_S * 1000)
+    imported(held, lake, [LLM])
+    held.write(site_samples(dcgm_of_pods, (at_s * 1000 for at_s in TIMES_S), GPUS))
+    imported(held, lake, [], "--restart")
+    rows = rows_of(lake)
+    assert (set(rows["gpu"]), rows.height) == ({GPUS[0].uuid}, len(TIMES_S) - 1)
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_a_check_says_what_servers_give_and_understands_all_of_it(server: HeldServer, lake: Lake, page: str) -> None:
     server.write(replace(LLM, page=page).samples([UNTIL_S - 60, UNTIL_S - 30]))
