@@ -108,7 +108,7 @@ def test_csv_says_the_same_as_json(held: Lake, capsys: pytest.CaptureFixture[str
 def test_text(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     said = " ".join(run(capsys, held).split())
     for each in (
-        f"2026-11-20 00:00 UTC to 2026-11-20 02:00 UTC fleet: 2 GPUs 16 of {len(RULES)} rules have too little history",
+        f"2026-11-20 00:00 UTC to 2026-11-20 02:00 UTC fleet: 2 GPUs 17 of {len(RULES)} rules have too little history",
         "0 findings; no GPU to free.",
         "F-f3eb8c41f7 held h1 ann 4.0 - low 2",
         "Commands only inspect, because the newest row is ",
