@@ -154,6 +154,14 @@ def _row_time(values: dict[str, str], table: _Table) -> str:
 
 
 XML = tool("nvidia-smi-xml")
+_PLACES = tuple(
+    dict.fromkeys(
+        (
+            *(name for names in texts_of(XML).values() for name in names),
+            *(metric.metric for metrics in quantities_of(XML).values() for metric in metrics),
+        )
+    )
+)
 _END = b"</nvidia_smi_log>"
 
 
@@ -175,16 +183,12 @@ def xml_samples(path: str, text: bytes, limits: InputLimits, tally: Tally) -> It
             continue
         when = _document_time(path, root.findtext("timestamp"))
         for index, gpu in enumerate(root.iterfind("gpu")):
-            places = (name for names in texts_of(XML).values() for name in names)
-            found = {place: cell(gpu.findtext(place)) for place in places}
+            found = {place: cell(gpu.findtext(place)) for place in _PLACES}
             found |= {
                 "index": str(index),
                 "id": cell(gpu.get("id")),
                 "driver_version": cell(root.findtext("driver_version")),
             }
-            for metrics in quantities_of(XML).values():
-                texts = (gpu.findtext(each.metric) for each in metrics)
-                found[metrics[0].metric] = cell(next(filter(None, texts), None))
             yield {TIMESTAMP: when, PROCESSES: _processes(gpu, tally), **found}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
@@ -64,45 +64,39 @@ def rows_of_cells(
     lines, cells = lines.filter(readable), cells.filter(readable)
     local, sure_ms = local.filter(readable), sure_ms.filter(readable)
     texts = {
-        column: next((name for name in names if name in cells.columns), None)
+        column: [cells[name] for name in names if name in cells.columns]
         for column, names in [*texts_of(tool).items(), (COUNT, (COUNT,))]
     }
     health = pl.coalesce(
         pl.when(pl.col("line").str.contains(pattern)).then(pl.lit(state)) for state, pattern in _HEALTH
     )
     columns: list[pl.Series] = []
-    for column, name in texts.items():
+    for column, named in texts.items():
         # a reader of the summary could not act on a missing name: not counted
-        found = (
-            pl.Series([None] * cells.height, dtype=pl.String)
-            if name is None
-            else absent_to_null(cells[name], "", Tally())
-        )
-        columns.append(found.alias(column))
-    for column, metrics in quantities_of(tool).items():
-        metric = next((each for each in metrics if each.metric in cells.columns), None)
-        if metric is not None:
-            values = cells[metric.metric]
-            unit = units.get(metric.metric, "")
-            columns.append(_mask(values, tally) if column == _MASK else _quantity(values, metric, unit, tally))
+        known = [absent_to_null(each, "", Tally()) for each in named]
+        columns.append(_first_known(known or [pl.Series([None] * cells.height, dtype=pl.String)]).alias(column))
+    for metrics in quantities_of(tool).values():
+        if present := [each for each in metrics if each.metric in cells.columns]:
+            columns.append(_first_value(cells, present, units, tally))
     columns += _one_process(cells, tool, units, tally)
     return lines.select(
         pl.col("nr", "block").cast(pl.UInt32),
         local=local,
         sure_ms=sure_ms,
         health=health.cast(pl.String),
-        nameless=pl.lit(all(texts[column] is None for column in _NAMES_A_GPU)),
+        nameless=pl.lit(not any(texts[column] for column in _NAMES_A_GPU)),
         **{PROCESSES: PROCESSES} if PROCESSES in lines.columns else {},
     ).with_columns(columns)
 
 
 def rows_of_documents(samples: Iterator[Mapping[str, object]], tool: Exporter, tally: Tally) -> pl.DataFrame:
-    """Return `rows_of_cells` for samples of documents: values by the best name of each column, TIMESTAMP and PROCESSES (dicts or None)."""
+    """Return `rows_of_cells` for samples of documents: values by the tool's names, TIMESTAMP and PROCESSES (dicts or None)."""
     names = [name for own in texts_of(tool).values() for name in own]
-    names += [metrics[0].metric for metrics in quantities_of(tool).values()]
+    names += [each.metric for metrics in quantities_of(tool).values() for each in metrics]
     cells = frame_of(samples, {**dict.fromkeys((TIMESTAMP, *names), pl.String()), PROCESSES: LISTS})
-    texts = cells.drop(PROCESSES).fill_null("[N/A]")
-    lines = cells.select(PROCESSES, block=1, line=texts.select(pl.concat_str(pl.all(), separator=", ")).to_series())
+    texts = cells.drop(PROCESSES)
+    whole = texts.select(pl.concat_str(pl.all().fill_null("[N/A]"), separator=", ")).to_series()
+    lines = cells.select(PROCESSES, block=1, line=whole)
     return rows_of_cells(lines.with_row_index("nr", 1), texts, tool, {}, tally)
 
 
@@ -111,6 +105,32 @@ def cell(value: object) -> str | None:
     if value is None or isinstance(value, dict | list | bool):
         return None
     return " ".join(str(value).split()) or None
+
+
+def _first_known(places: Sequence[pl.Series]) -> pl.Series:
+    """Return the first value of each row that is not null."""
+    return pl.select(pl.coalesce(pl.lit(place) for place in places)).to_series().alias(places[0].name)
+
+
+def _first_value(
+    cells: pl.DataFrame, metrics: Sequence[MappedMetric], units: Mapping[str, str], tally: Tally
+) -> pl.Series:
+    """Return the column that the metrics fill: in each row the first of them that has a value. Rows without any are counted."""
+
+    def read(values: pl.Series, metric: MappedMetric, counts: Tally) -> pl.Series:
+        if metric.column == _MASK:
+            return _mask(values, counts)
+        return _quantity(values, metric, units.get(metric.metric, ""), counts)
+
+    places = [cells[metric.metric] for metric in metrics]
+    shown = _first_known(places)
+    if metrics[0].table != "process":  # a line without a process lacks no value
+        shown = shown.fill_null("[N/A]")
+    if len(places) == 1:
+        return read(shown, metrics[0], tally)
+    found = _first_known([read(*each, Tally()) for each in zip(places, metrics, strict=True)])
+    read(shown.set(found.is_not_null(), None), metrics[0], tally)
+    return found.alias(metrics[0].column)
 
 
 def _quantity(values: pl.Series, metric: MappedMetric, header_unit: str, tally: Tally) -> pl.Series:
@@ -143,10 +163,10 @@ def _one_process(cells: pl.DataFrame, tool: Exporter, units: Mapping[str, str], 
     none = text["pid"] == NO_PROCESS
     pid = text["pid"].cast(pl.Int32, strict=False)
     known = {"pid": pid.set(pid <= 0, None)}
-    for metric in tool.metrics:
-        if metric.table == "process" and metric.metric in cells.columns and metric.column not in known:
-            used = cells[metric.metric].set(none, None)
-            known[metric.column] = _quantity(used, metric, units.get(metric.metric, ""), tally)
+    of_processes = [each for each in tool.metrics if each.table == "process" and each.metric in cells.columns]
+    used = cells.select(pl.when(~none).then(pl.col({each.metric for each in of_processes})))
+    for column in dict.fromkeys(each.column for each in of_processes):
+        known[column] = _first_value(used, [each for each in of_processes if each.column == column], units, tally)
     if "command" in text:
         known["command"] = command_names(text["command"])
     if "kind" in text:
