@@ -264,6 +264,7 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "prometheus": (
         ("url", str, "", "address of the metrics server, such as https://prometheus.example.org:9090/prefix"),
         ("match", str, "", 'PromQL label matchers for the series to read: cluster="a",pool=~"x|y"'),
+        ("cluster_label", str, "", "label of the cluster, where clusters share names of hosts: hosts become HOST@CLUSTER"),
         ("mapping", _file, "", "TOML files with the site's mappings, separated by commas; see docs/prometheus.md"),
         ("token_file", _file, "",
          "file with the bearer token for the server; empty: the variable FALLOW_PROM_TOKEN"),

@@ -11,7 +11,7 @@ from analytics.language.plain_text import plain
 from analytics.money.offers import COLUMNS, ImportedCatalog, import_catalog, merged, offer_lines
 from fallow.config import Config
 from fallow.csv_text import csv_of
-from fallow.errors import UsageError
+from fallow.errors import InputError, UsageError
 from fallow.output import say, show
 
 
@@ -44,8 +44,13 @@ def run_import(args: argparse.Namespace, settings: Config) -> None:
     if not args.provider or not args.date:
         raise UsageError("the catalog names neither its provider nor its date", "give --provider and --date")
     found = import_catalog(args.catalog, args.provider, _day(args.date), args.region)
+    if found.hostless and not found.offers:
+        raise InputError(
+            f"{args.catalog} prices its GPUs apart from the instances that hold them, as SkyPilot's GCP catalog does",
+            f"add both prices to {path} by hand, one line for each card",
+        )
     if not found.offers:
-        raise UsageError(
+        raise InputError(
             f"{args.catalog} has no price of a whole instance with a card that fallow knows{_of_region(args.region)}",
             "is it a vms.csv of SkyPilot's catalogs?",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,10 +32,10 @@ _OF_PROCESSES = (
 )
 KNOWN = (*_TEXTS, *(each.metric for metrics in QUANTITIES.values() for each in metrics), *_OF_PROCESSES)
 
-HEADER = r"(?i)(?:^|,)\s*(?:" + "|".join(re.escape(name) for name in KNOWN) + r")\s*(?:\[[^\]]*\])?\s*(?:,|$)"
+HEADER = r"(?i)(?:^|[,;\t])\s*(?:" + "|".join(re.escape(name) for name in KNOWN) + r")\s*(?:\[[^\]]*\])?\s*(?:[,;\t]|$)"
 """Matches a header line: it names a field, which no line of values does."""
 
-HEADER_WITHIN = r"(?i)((?:" + "|".join(re.escape(name) for name in KNOWN) + r")\s*(?:\[[^\]]*\])?\s*,.*)$"
+HEADER_WITHIN = r"(?i)((?:" + "|".join(re.escape(name) for name in KNOWN) + r")\s*(?:\[[^\]]*\])?\s*[,;\t].*)$"
 """Finds where a header begins in a line."""
 
 
@@ -59,6 +60,7 @@ def header_name(text: str) -> tuple[str, str]:
 
 _MESSAGE = r"(?i)^(?:unable to|failed to|no devices|nvidia-smi has failed|error|warning|terminated|killed)"
 CUT_OFF = "wrong number of fields: truncated or mixed lines"
+TOO_MANY = "more fields than the header names: a decimal comma without quotes, or mixed lines"
 _ENDS_WHOLE = r"(?:%|W|MHz|MiB|\])$"
 
 _NO_TIMESTAMP = "below a header line that names no timestamp"
@@ -85,10 +87,12 @@ class Header:
 
     fields: tuple[tuple[str, str], ...]
 
+    separator: str = ","
+
     @classmethod
-    def of(cls, text: str) -> Header:
+    def of(cls, text: str, separator: str = ",") -> Header:
         """Return the fields that a header line names."""
-        return cls(tuple(header_name(part) for part in text.split(",")))
+        return cls(tuple(header_name(part) for part in text.split(separator)), separator)
 
     @property
     def has_time(self) -> bool:
@@ -103,6 +107,8 @@ class _Reader:
     given: str
     """Names in --fields; empty without the flag."""
 
+    separator: str
+
     block: int = 0
     lines: int = 0
     last_nr: int = -1
@@ -111,7 +117,7 @@ class _Reader:
 
     def in_force(self, header: str) -> Header:
         """Return the fields of the lines below a header: as given, where the header has the same names or no readable ones."""
-        own, given = Header.of(header), Header.of(self.given)
+        own, given = Header.of(header, self.separator), Header.of(self.given, self.separator)
         known = own.has_time and [name for name, _ in own.fields] != [name for name, _ in given.fields]
         return own if known or not self.given else given
 
@@ -121,15 +127,16 @@ def parse_lines(source: ImportSource, fields: Sequence[str] | None, tally: Tally
 
     Raises UsageError for a file without header where `fields` is None, InputError for a file without timestamps.
     """
-    reader = _Reader(",".join(fields or ()), ",".join(fields or ()))
-    parts = [part for chunk in _chunks(source.text or b"") for part in _parse_chunk(chunk, reader, tally)]
+    text, separator = _separated_text(source.text or b"", fields)
+    reader = _Reader(separator.join(fields or ()), separator.join(fields or ()), separator)
+    parts = [part for chunk in _chunks(text) for part in _parse_chunk(chunk, reader, tally)]
     if fields is None and not reader.block:
         raise UsageError(
             f"{source.path} has no header line of nvidia-smi --query-gpu",
             "if it was written with noheader, name its columns: --fields timestamp,index,utilization.gpu,...",
         )
     if not reader.timed and _NO_TIMESTAMP in tally.dropped:
-        names = ", ".join(name for name, _ in Header.of(reader.header).fields[:8])
+        names = ", ".join(name for name, _ in Header.of(reader.header, separator).fields[:8])
         raise InputError(
             f"{source.path} has no timestamp field (its header names {names})", f"record it again: {RECORD}"
         )
@@ -137,6 +144,30 @@ def parse_lines(source: ImportSource, fields: Sequence[str] | None, tally: Tally
         return pl.DataFrame(schema=SCHEMA)
     frame = pl.concat(parts, how="diagonal").sort("nr")
     return frame if source.last_line_whole else _doubt_last_value(frame, reader, tally)
+
+
+_SEPARATORS = (",", ";", "\t")
+
+
+def _separated_text(text: bytes, fields: Sequence[str] | None) -> tuple[bytes, str]:
+    """Return the lines without quotes, and their separator: nvidia-smi's comma, or what a spreadsheet saves in its place."""
+    head = next((line for line in text[:_CHUNK_BYTES].decode().splitlines() if line.strip()), "")
+    if fields is None:
+        separator = max(
+            _SEPARATORS, key=lambda each: sum(name in KNOWN for name, _ in Header.of(_bare(head), each).fields)
+        )
+    else:
+        separator = min(_SEPARATORS, key=lambda each: abs(len(fields) - 1 - head.count(each)))
+    if b'"' not in text:
+        return text, separator
+    # a quoted cell may hold the separator, and no cell holds a tab
+    rows = csv.reader(text.decode().replace("\t", " " if separator != "\t" else "\t").splitlines(), delimiter=separator)
+    lines = "\n".join("\t".join(row) for row in rows).encode()
+    return (lines + b"\n" if text.endswith(b"\n") else lines), "\t"
+
+
+def _bare(line: str) -> str:
+    return line.replace('"', "")
 
 
 def _chunks(text: bytes) -> Iterator[bytes]:
@@ -189,7 +220,7 @@ def _lines(chunk: bytes, before: int) -> pl.DataFrame:
         infer_schema=False,
         new_columns=["line"],
     )
-    return frame.select(pl.col("line").fill_null("").str.strip_chars()).with_row_index("nr", before)
+    return frame.select(pl.col("line").fill_null("").str.strip_chars(" \r\f\v")).with_row_index("nr", before)
 
 
 def _restored_headers(lines: pl.DataFrame, tally: Tally) -> tuple[pl.DataFrame, int]:
@@ -210,9 +241,11 @@ def _parse_group(header: Header, group: pl.DataFrame, tally: Tally) -> pl.DataFr
     width = len(header.fields)
     _note_unused(header, tally)
     # one field beyond the width shows lines that are too long
-    cells = group["line"].str.split_exact(",", width).struct.unnest()
+    cells = group["line"].str.split_exact(header.separator, width).struct.unnest()
     whole = cells.to_series(width - 1).is_not_null() & cells.to_series(width).is_null()
-    tally.drop(CUT_OFF, int((~whole).sum()))
+    wide = int(cells.to_series(width).is_not_null().sum())
+    tally.drop(TOO_MANY, wide)
+    tally.drop(CUT_OFF, int((~whole).sum()) - wide)
     fields = header.fields
     at = {name: fields.index((name, unit)) for name, unit in reversed(fields)}  # the first column of a name counts
     named = pl.DataFrame([cells.filter(whole).to_series(place).alias(name) for name, place in at.items()])

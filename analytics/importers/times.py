@@ -21,7 +21,13 @@ UTC_OF_FILES = "UTC (the files' own)"
 
 _WITH_OFFSET = r"(\d:\d{2}(?:\.\d+)?)\s*(Z|z|UTC|[+-]\d{2}:?\d{2})$"
 _EPOCH = r"^\d{9,13}(?:\.\d+)?$"
-_FORMATS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
+_FORMATS = (
+    "%Y-%m-%d %H:%M:%S%.f",
+    "%Y-%m-%d %H:%M",
+    "%Y-%m-%d %I:%M:%S %p",
+    "%Y-%m-%d %I:%M %p",
+    "%Y-%m-%d",
+)
 _NAIVE = pl.Datetime("ms")
 _HOUR_BACK_MS = (50 * MINUTE_MS, 60 * MINUTE_MS)
 """A clock that is set back by an hour steps back by an hour, less the time to the next sample."""
@@ -122,9 +128,38 @@ def split_times(text: pl.Series) -> tuple[pl.Series, pl.Series]:
     return local.set(offset.is_not_null(), None), epoch.zip_with(number.is_not_null(), with_offset)
 
 
+_YEAR_LAST = r"^(\d{1,2})([./-])(\d{1,2})[./-](\d{4})\b(?:,? (.*))?$"
+
+
+def _year_first(text: pl.Series) -> pl.Series:
+    """Return the dates with the year first, in the order of day and month that all of them have."""
+    parts = text.str.extract_groups(_YEAR_LAST).struct.unnest()
+    parts.columns = ["first", "mark", "second", "year", "clock"]
+    parts = parts.with_columns(pl.col("first", "second").str.zfill(2))
+    if parts["year"].null_count() == len(text):
+        return text
+    first, second = (str(parts[name].max()) > "12" for name in ("first", "second"))
+    if first == second and (first or not (parts["mark"].drop_nulls() == ".").all()):
+        shown = text.filter(parts["year"].is_not_null())[0]
+        order = (
+            "some dates begin with the day and others with the month"
+            if first
+            else "it may begin with the day or the month"
+        )
+        raise InputError(f"the date {shown} is not clear: {order}", "save the file with dates such as 2026-11-20")
+    day, month = ("second", "first") if second else ("first", "second")
+    found = pl.format("{}-{}-{} {}", "year", month, day, pl.col("clock").fill_null("00:00"))
+    return parts.select(pl.when(pl.col("year").is_not_null()).then(found).otherwise(text)).to_series().alias(text.name)
+
+
 def _parse_local(text: pl.Series) -> pl.Series:
-    """Return times without a zone such as `2026/11/20 10:00:00.123`, as naive milliseconds; null where unreadable."""
-    tidy = text.str.strip_chars().str.replace_all("/", "-", literal=True).str.replace("T", " ", literal=True)
+    """Return times without a zone such as `2026/11/20 10:00:00.123`, as naive milliseconds; null where unreadable.
+
+    Dates such as 20.11.2026 and 11/20/2026 are read where the column shows the order of day and month. Raises InputError where it
+    may be either.
+    """
+    tidy = _year_first(text.str.strip_chars()).str.replace_all("/", "-", literal=True)
+    tidy = tidy.str.replace(r"(\d)T(\d)", "$1 $2")
     local = tidy.str.to_datetime(_FORMATS[0], time_unit="ms", strict=False)
     for form in _FORMATS[1:]:
         if local.null_count() == tidy.null_count():

@@ -10,7 +10,7 @@ from analytics.importers.model import PROCESSES, Tally
 from analytics.importers.processes import KINDS, LISTS, NO_PROCESS, command_names, one_process_lists
 from analytics.importers.records import frame_of
 from analytics.importers.times import split_times
-from analytics.importers.values import clean, find_unit, units_of
+from analytics.importers.values import clean, find_unit, units_of, with_decimal_points
 from analytics.mapping.mapping_file import lake_column
 from analytics.mapping.model import Exporter, MappedMetric
 
@@ -75,9 +75,8 @@ def rows_of_cells(
         # a reader of the summary could not act on a missing name: not counted
         known = [absent_to_null(each, "", Tally()) for each in named]
         columns.append(_first_known(known or [pl.Series([None] * cells.height, dtype=pl.String)]).alias(column))
-    for metrics in quantities_of(tool).values():
-        if present := [each for each in metrics if each.metric in cells.columns]:
-            columns.append(_first_value(cells, present, units, tally))
+    here = ([each for each in metrics if each.metric in cells.columns] for metrics in quantities_of(tool).values())
+    columns += [_first_value(cells, metrics, units, tally) for metrics in here if metrics]
     columns += _one_process(cells, tool, units, tally)
     return lines.select(
         pl.col("nr", "block").cast(pl.UInt32),
@@ -137,7 +136,7 @@ def _quantity(values: pl.Series, metric: MappedMetric, header_unit: str, tally: 
     """Return values such as `43 %`, `1024 MiB` or `75.2` in the lake's unit; other texts are null and counted."""
     column = lake_column(metric)
     name = f"process.{column.name}" if metric.table == "process" else column.name
-    text = absent_to_null(values, name, tally)
+    text = with_decimal_points(absent_to_null(values, name, tally), name)
     parts = text.str.extract_groups(_NUMBER).struct.unnest()
     number = parts.to_series(0).cast(pl.Float64, strict=False)
     unit = parts.to_series(1)

@@ -10,7 +10,7 @@ import polars as pl
 
 from analytics.frames import POLARS, shaped
 from analytics.importers.model import Tally
-from fallow.errors import UsageError
+from fallow.errors import InputError, UsageError
 from fallow.schema import HEALTH_STATES, LakeColumn, LakeTable, Type
 
 _TYPES = POLARS | {Type.TIMESTAMP: pl.Datetime("ms", "UTC")}
@@ -48,7 +48,7 @@ def clean(values: pl.Series, column: LakeColumn, tally: Tally) -> pl.Series:
     if column.type is Type.STRING:
         return _clean_words(values, column, tally)
     if values.dtype == pl.String:
-        values = values.str.strip_chars()
+        values = with_decimal_points(values.str.strip_chars(), column.name)
         values = values.set(values == "", None)
     numbers = values.cast(pl.Float64, strict=False)
     _count(tally, column, "not a number", values.is_not_null() & numbers.is_null())
@@ -100,6 +100,34 @@ def _bounds(column: LakeColumn) -> tuple[float, float]:
 
 def _count(tally: Tally, column: LakeColumn, reason: str, where: pl.Series) -> None:
     tally.null(column.name, reason, int(where.sum() or 0))
+
+
+_GROUPED = r"^[+-]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?(?:[^\d,.]|$)"
+_POINTED = r"^[+-]?[1-9]\d{0,2}(?:\.\d{3})+(?:[^\d,.]|$)"
+
+
+def with_decimal_points(values: pl.Series, name: str) -> pl.Series:
+    """Return texts such as `88,10 W` and `1.234,5` with decimal points, and `1,234,567` without separators of thousands.
+
+    Raises InputError that names the column where a comma may be either: all of its numbers are like `9,000`.
+    """
+    comma = values.str.contains(r"^[+-]?[\d.]*\d,\d").fill_null(value=False)
+    if not comma.any():
+        return values
+    grouped = values.str.contains(_GROUPED).fill_null(value=False)
+    if (grouped == comma).all():
+        if values.filter(grouped).str.contains(r"^[^,]*,\d{3}[,.]").any():
+            return values.str.replace_all(",", "", literal=True)
+        doubtful = values.filter(grouped)
+    else:
+        doubtful = values.filter(values.str.contains(_POINTED).fill_null(value=False))
+    if len(doubtful):
+        raise InputError(
+            f"{name}: '{doubtful[0]}' may have a decimal {'comma' if ',' in doubtful[0] else 'point'} or a separator of thousands",
+            "save the file with decimal points and without separators of thousands",
+        )
+    plain = values.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
+    return values.zip_with(~comma, plain)
 
 
 BYTES: Mapping[str, float] = {
@@ -246,6 +274,7 @@ def in_lake_unit(values: pl.Series, column: LakeColumn, unit: ReadUnit | None, t
         return values
     if values.dtype != pl.String:
         return values if unit.factor == 1 else (values.cast(pl.Float64) * unit.factor).alias(values.name)
+    values = with_decimal_points(values.str.strip_chars(), column.name)
     if unit.factor == 1 and not values.str.contains(_LETTERS).any():
         return values
     text = values.str.strip_chars()

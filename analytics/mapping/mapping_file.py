@@ -92,6 +92,7 @@ _TOP = (
     "readings",
     "collect_interval_s",
     "signed_by",
+    "only",
     "own_pods",
     "unknown",
     "ignored",
@@ -149,6 +150,10 @@ class _Place:
             raise self.wrong(f"{what} is no regular expression: {error}", f"correct {text!r}") from None
         return text
 
+    def label_patterns(self, content: Content) -> tuple[tuple[str, str], ...]:
+        only = self.value(content, "only", dict, {})
+        return tuple((label, self.pattern(str(text), f"only.{label}")) for label, text in only.items())
+
 
 _FORMS: dict[type, str] = {str: "a text in quotes", list: "a list", dict: "a table"}
 
@@ -183,6 +188,7 @@ def exporter_from(content: Content, name: str, *, is_tool: bool = False) -> Expo
         device=_label_columns(labels, "device", DEVICE.names, place),
         user=_label_columns(labels, "user", USERS, place),
         process=_label_columns(labels, "process", PROCESS.names, place),
+        only=place.label_patterns(content),
         own_pods=place.pattern(place.value(content, "own_pods", str, ""), "own_pods"),
         unknown=_ranges(content, place),
         ignored=place.pattern(place.value(content, "ignored", str, ""), "ignored"),
@@ -234,8 +240,6 @@ def _metric(entry: Content, interval_s: float | None, whole: _Place) -> MappedMe
     covers_s = entry.get("covers_s", interval_s if kind == "average" else None)
     if covers_s is not None and not (isinstance(covers_s, int | float) and covers_s > 0):
         raise place.wrong(f"covers_s is {covers_s!r}", "write the number of seconds that a value describes")
-    only = place.value(entry, "only", dict, {})
-    patterns = tuple((label, place.pattern(str(text), f"only.{label}")) for label, text in only.items())
     return MappedMetric(
         metric=name,
         table=table,
@@ -243,7 +247,7 @@ def _metric(entry: Content, interval_s: float | None, whole: _Place) -> MappedMe
         kind=kind,
         factor=scale,
         covers_s=covers_s,
-        only=patterns,
+        only=place.label_patterns(entry),
         sum_over=place.names(entry, "sum_over"),
         per=place.value(entry, "per", str, ""),
         unit=place.value(entry, "unit", str, ""),
@@ -343,7 +347,7 @@ def load_exporters(site_files: Sequence[Path] = ()) -> tuple[Exporter, ...]:
         if base in replaced:
             raise ConfigError(f"two mappings extend {base}", "put both into one file")
         replaced.add(base)
-        site[path.stem] = exporter_from(content, path.stem)
+        site[path.stem] = replace(exporter_from(content, path.stem), of_site=True)
     return (*site.values(), *(exporter for exporter in built_in() if exporter.name not in replaced))
 
 

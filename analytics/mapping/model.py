@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 KINDS = ("reading", "average", "counter", "info", "count")
 """reading: true of a moment, or of less than the exporter's interval. average: a mean over the time in `covers_s`.
@@ -18,6 +18,19 @@ USERS = ("namespace", "pod", "container", "slurm_job", "user")
 
 GIVEN = "given"
 """Table name for metrics whose value, not label, names the user of the GPU."""
+
+
+_Only = tuple[tuple[str, str], ...]
+"""Labels that a series must have: a regular expression that matches the whole value; a missing label is empty."""
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def _have(labels: Mapping[str, str], only: _Only) -> bool:
+    return all(_compiled(pattern).fullmatch(labels.get(label, "")) for label, pattern in only)
 
 
 @dataclass(frozen=True)
@@ -34,8 +47,7 @@ class MappedMetric:
     covers_s: float | None = None
     """The time before the scrape that a value certainly describes; None: only its moment."""
 
-    only: tuple[tuple[str, str], ...] = ()
-    """Labels that a series must have: a regular expression that matches the whole value; a missing label is empty."""
+    only: _Only = ()
 
     sum_over: tuple[str, ...] = ()
     """Labels that distinguish the parts of a value: the column is their sum."""
@@ -46,13 +58,9 @@ class MappedMetric:
     unit: str = ""
     """In the exporter's own words."""
 
-    @cached_property
-    def _patterns(self) -> tuple[tuple[str, re.Pattern[str]], ...]:
-        return tuple((label, re.compile(pattern)) for label, pattern in self.only)
-
     def takes(self, labels: Mapping[str, str]) -> bool:
         """Return whether a series of this metric counts."""
-        return all(pattern.fullmatch(labels.get(label, "")) for label, pattern in self._patterns)
+        return _have(labels, self.only)
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ class Exporter:
     """One sentence: what a value of utilization describes, and how `covers_s` is known."""
 
     signed_by: tuple[str, ...]
-    """Metrics of which a target has at least one; empty: a target with no other exporter's signature. For names that several exporters use."""
+    """Metrics of which a target has at least one; empty: any target. For exporters whose other names may be those of several exporters."""
 
     gpu: tuple[str, ...]
     gpu_prefix: str
@@ -116,6 +124,15 @@ class Exporter:
     process: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """For a tool: columns of `process` and the tool's names for them."""
 
+    only: _Only = ()
+    """What all series of the exporter have, such as the vendor of the card."""
+
+    cluster: str = ""
+    """The label that distinguishes hosts of one name; empty: names of hosts are unique."""
+
+    of_site: bool = False
+    """Whether a site's own file describes it."""
+
     @cached_property
     def by_metric(self) -> dict[str, tuple[MappedMetric, ...]]:
         found: dict[str, tuple[MappedMetric, ...]] = {}
@@ -126,6 +143,10 @@ class Exporter:
     @property
     def of_gpus(self) -> bool:
         return bool(self.gpu or self.index)
+
+    def takes(self, labels: Mapping[str, str]) -> bool:
+        """Return whether the exporter may have written the series."""
+        return _have(labels, self.only)
 
     def ignores(self, metric: str) -> bool:
         return re.fullmatch(self.ignored, metric) is not None

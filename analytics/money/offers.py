@@ -156,11 +156,12 @@ _DIGITS = 6
 class ImportedCatalog:
     """Offers in a catalog: for each card and kind the cheapest GPU.
 
-    `unknown` are names of cards that fallow does not know.
+    `unknown` are names of cards that fallow does not know. `hostless` counts lines that price GPUs without the instance.
     """
 
     offers: tuple[Mapping[str, object], ...]
     unknown: tuple[str, ...]
+    hostless: int = 0
 
 
 def import_catalog(path: str, provider: str, day: date, region: str = "") -> ImportedCatalog:
@@ -177,7 +178,9 @@ def import_catalog(path: str, provider: str, day: date, region: str = "") -> Imp
     """
     best: dict[tuple[str, TableKind], tuple[Decimal, CsvLine]] = {}
     fitting: dict[tuple[str, int | None], tuple[Card, ...]] = {}
-    for line in _lines(path, region):
+    lines = tuple(_lines(path, region))
+    whole = [line for line in lines if line.text("instancetype")]
+    for line in whole:
         name, memory = line.text("acceleratorname") or "", _memory_mib(line)
         if (name, memory) not in fitting:
             fitting[name, memory] = tuple(_cards(name, memory))
@@ -187,20 +190,14 @@ def import_catalog(path: str, provider: str, day: date, region: str = "") -> Imp
                     best[card.name, kind] = hourly, line
     offers = tuple(_cells(*key, found, provider, day) for key, found in sorted(best.items(), key=lambda each: each[0]))
     known = {name for (name, _), own in fitting.items() if own}
-    return ImportedCatalog(offers, tuple(sorted({name for name, _ in fitting} - known)))
+    return ImportedCatalog(offers, tuple(sorted({name for name, _ in fitting} - known)), len(lines) - len(whole))
 
 
 def _lines(path: str, region: str) -> Iterator[CsvLine]:
-    """Return the lines of whole instances with whole GPUs."""
+    """Return the lines with whole GPUs."""
     for line in read_lines(path, _COLUMNS, _COLUMNS[:-1]):
         count = line.number_of("acceleratorcount")
-        if (
-            line.text("instancetype")
-            and line.text("acceleratorname")
-            and count
-            and count >= 1
-            and (line.text("region") or "").startswith(region)
-        ):
+        if line.text("acceleratorname") and count and count >= 1 and (line.text("region") or "").startswith(region):
             yield line
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from analytics.mapping.model import Exporter
 from analytics.scraped.samples import Labels, SeriesSelection
@@ -71,7 +71,11 @@ class Discovery:
         there = frozenset(self._present_names(sorted(wanted), since_ms, until_ms)) & wanted
         of_gpus = {name for each in self._exporters if each.of_gpus for name in _all_names(each)}
         of_hosts = {name for each in self._exporters if _is_of_hosts(each) for name in _all_names(each)}
-        telling = {each.title: _identifying_names(each, there) for each in self._exporters if each.of_gpus}
+        telling = {
+            each.title: _identifying_names(each, self._own_names(each, there, since_ms, until_ms))
+            for each in self._exporters
+            if each.of_gpus
+        }
         titles = [title for title, names in telling.items() if names]
         titles += [each.title for each in self._exporters if _is_of_hosts(each) and _all_names(each) & there]
         every = frozenset[str]().union(*telling.values())
@@ -82,6 +86,14 @@ class Discovery:
         return FoundNames(
             there & of_gpus, there & of_hosts - of_gpus, every, of_servers, frozenset(of_sites - {""}), tuple(titles)
         )
+
+    def _own_names(self, exporter: Exporter, there: frozenset[str], since_ms: int, until_ms: int) -> frozenset[str]:
+        """Return the present names that have series with the labels that the exporter demands."""
+        own = sorted(_all_names(exporter) & there)
+        if not (own and exporter.only):
+            return there
+        selection = self.selection(own)
+        return frozenset(self._server.names(replace(selection, only=exporter.only).text, since_ms, until_ms))
 
     def _present_names(self, wanted: Sequence[str], since_ms: int, until_ms: int) -> Iterator[str]:
         """Yield the names that the server has, a few at a time: a site's names may be long, and the query is part of a URL."""

@@ -295,7 +295,9 @@ class Follower:
             writer = LakeWriter(
                 self.lake, WriterSettings(hourly=True, pseudonyms=self.settings.pseudonyms), ReadTotals()
             )
-            self._reading = WindowWork(server, reader, writer, self.source.match, lambda _: None, self._add_chunk)
+            self._reading = WindowWork(
+                server, reader, writer, self.source.match, lambda _: None, self._add_chunk, self.source.cluster
+            )
             self._say_connected(server)
         return self._reading
 

@@ -42,6 +42,9 @@ class SeriesSelection:
     match: str = ""
     """Matchers of PromQL, joined by commas."""
 
+    only: Collection[tuple[str, str]] = ()
+    """Labels and the regular expressions that match their whole values."""
+
     @property
     def text(self) -> str:
         return self.like("|".join(re.escape(name) for name in sorted(self.names)))
@@ -51,6 +54,7 @@ class SeriesSelection:
         parts = [f"__name__=~{_quoted_text(pattern)}"]
         if self.instances is not None:
             parts.append(f"instance=~{_quoted_text('|'.join(re.escape(each) for each in sorted(self.instances)))}")
+        parts += [f"{label}=~{_quoted_text(own)}" for label, own in self.only]
         return "{" + ",".join([*parts, *([self.match.strip(", ")] if self.match else [])]) + "}"
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from analytics.mapping.model import Exporter, MappedMetric
+from analytics.scraped.hardware_labels import hardware_labels
 from analytics.scraped.samples import Labels, first_label
 
 _TARGET = ("cluster", "job", "instance")
@@ -21,13 +22,13 @@ class MappedSeries:
     metrics: tuple[MappedMetric, ...]
 
 
-_REPLICAS = ("replica", "prometheus_replica", "__replica__", "prometheus", "monitor", "receive_replica")
+REPLICAS = ("replica", "prometheus_replica", "__replica__", "prometheus", "monitor", "receive_replica")
 """Labels that distinguish servers which scrape the same targets."""
 
 
 def replicas_of(labels: Labels) -> tuple[str, ...]:
     """Return the names of the replica of the metrics server that scraped a series."""
-    return tuple(labels.get(name, "") for name in _REPLICAS)
+    return tuple(labels.get(name, "") for name in REPLICAS)
 
 
 def target_of(labels: Labels) -> tuple[str, ...]:
@@ -38,25 +39,44 @@ def target_of(labels: Labels) -> tuple[str, ...]:
 def mapped_series(labels: Sequence[Labels], exporters: Sequence[Exporter]) -> list[MappedSeries | None]:
     """Return one entry for each series, in order; None: no exporter has such a metric.
 
-    Of several exporters that have it, those count whose signature is among the target's other metrics, then the first without a signature.
+    Exporters share names: a site's own mapping counts first, then an exporter whose signature is among the target's metrics, then
+    the exporter that can use most of the target's metrics.
     """
-    names: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    by_name = defaultdict[str, list[Exporter]](list)
+    for exporter in exporters:
+        for name in exporter.by_metric:
+            by_name[name].append(exporter)
+    names, usable = defaultdict[tuple[str, ...], set[str]](set), defaultdict[tuple[str, ...], set[tuple[str, str]]](set)
+    candidates: list[dict[str, MappedSeries]] = []
     for series in labels:
-        names[target_of(series)].add(series.get("__name__", ""))
-    ranked = {target: _ranked_exporters(of_target, exporters) for target, of_target in names.items()}
-    return [_mapped_entry(series, ranked[target_of(series)]) for series in labels]
+        target, name = target_of(series), series.get("__name__", "")
+        names[target].add(name)
+        candidates.append(_candidates(series, by_name.get(name, ())))
+        usable[target].update((each, name) for each, found in candidates[-1].items() if found.metrics)
+    ranked = {target: _ranked_exporters(own, usable[target], exporters) for target, own in names.items()}
+    return [
+        next((own[name] for name in ranked[target_of(series)] if name in own), None)
+        for series, own in zip(labels, candidates, strict=True)
+    ]
 
 
-def _ranked_exporters(names: set[str], exporters: Sequence[Exporter]) -> list[Exporter]:
-    signed = [exporter for exporter in exporters if not names.isdisjoint(exporter.signed_by)]
-    return [*signed, *(exporter for exporter in exporters if not exporter.signed_by)]
+def _candidates(series: Labels, exporters: Iterable[Exporter]) -> dict[str, MappedSeries]:
+    """Return the entry of the series by each exporter that may have written it."""
+    return {
+        exporter.name: MappedSeries(
+            exporter, tuple(mapped for mapped in exporter.by_metric[series["__name__"]] if mapped.takes(series))
+        )
+        for exporter in exporters
+        if exporter.takes(series)
+    }
 
 
-def _mapped_entry(series: Labels, ranked: list[Exporter]) -> MappedSeries | None:
-    for exporter in ranked:
-        if found := exporter.by_metric.get(series.get("__name__", "")):
-            return MappedSeries(exporter, tuple(mapped for mapped in found if mapped.takes(series)))
-    return None
+def _ranked_exporters(names: set[str], usable: set[tuple[str, str]], exporters: Sequence[Exporter]) -> list[str]:
+    """Return the names of the exporters that a target with these metrics may be, the likeliest first."""
+    counts = Counter(exporter for exporter, _ in usable)
+    possible = [each for each in exporters if not (each.signed_by and names.isdisjoint(each.signed_by))]
+    possible.sort(key=lambda each: (not each.of_site, not each.signed_by, -counts[each.name]))
+    return [each.name for each in possible]
 
 
 _RENAMED = "exported_"
@@ -81,6 +101,7 @@ class GpuLabels:
 
 def gpu_of(labels: Labels, exporter: Exporter) -> GpuLabels:
     """Return the GPU or MIG instance of a series; all empty for a series of the host."""
+    labels = {**labels, **hardware_labels(labels)}
     card = first_label(labels, exporter.gpu)
     if card and not card.startswith((exporter.gpu_prefix, "MIG-")):
         card = exporter.gpu_prefix + card
@@ -95,11 +116,14 @@ def host_of(labels: Labels, exporter: Exporter) -> str:
 
     A label that names the exporter's own pod does not count: it changes with every restart.
     """
-    for name in exporter.host:
-        found = labels.get(name, "")
-        if found and not _is_own_pod(found, exporter):
-            return found
-    return address_host(labels.get("instance", ""))
+    named = (labels.get(name, "") for name in exporter.host)
+    found = next((each for each in named if each and not _is_own_pod(each, exporter)), "")
+    return clustered_host(found or address_host(labels.get("instance", "")), labels, exporter.cluster)
+
+
+def clustered_host(host: str, labels: Labels, cluster: str) -> str:
+    """Return the host's name with the value of the label `cluster`, where a series has it: `gn001@west`."""
+    return f"{host}@{labels[cluster]}" if host and labels.get(cluster) else host
 
 
 def address_host(instance: str) -> str:

@@ -60,6 +60,7 @@ def judged(hosts: Sequence[Imported], now_ms: int, *, own_mapping: bool) -> tupl
         for each, own in zip(hosts, cards, strict=True)
         if (gpus := own["gpu"].n_unique()) > MOST_GPUS
     ]
+    found += [odd for each in hosts for odd in each.odd]
     gpu = pl.concat(cards, how="diagonal") if cards else pl.DataFrame()
     if gpu.height:
         device = pl.concat([each.device for each in hosts], how="diagonal")
@@ -190,7 +191,13 @@ class ServerImport:
         wish = self._wish
         self._unsaid = self._discovery_line()
         work = WindowWork(
-            wish.server, wish.reader, self._writer, wish.source.match, self._ask_about_doubts, self._add_chunk
+            wish.server,
+            wish.reader,
+            self._writer,
+            wish.source.match,
+            self._ask_about_doubts,
+            self._add_chunk,
+            wish.source.cluster,
         )
         with self._progress:
             for start_ms, end_ms in days(self._from_ms, wish.until_ms):

@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analytics.frames import digest
@@ -34,6 +34,7 @@ _FLAGS = {
     "ca-file": ("FILE", "PEM file with the server's CA"),
     "certificate": ("FILE", "PEM file with the client certificate"),
     "key": ("FILE", "PEM file with the key of the client certificate"),
+    "cluster-label": ("LABEL", "label of the cluster, where clusters share names of hosts: hosts become HOST@CLUSTER"),
     "collect-interval": ("DURATION", "how often the exporters read the driver"),
     "concurrency": ("N", "concurrent requests"),
     "rate": ("NUMBER", "most requests per second"),
@@ -144,11 +145,15 @@ class ScrapedSource:
     mapping: str
     """A fingerprint of the site's own mappings."""
 
+    cluster: str = ""
+    """The label that distinguishes hosts of one name."""
+
     @classmethod
     def of(cls, settings: Config) -> ScrapedSource:
         """Return the source of the settings. Raises ConfigError and UsageError."""
         files = [Path(each) for each in settings.texts("prometheus.mapping")]
-        exporters = load_exporters(files)
+        cluster = settings.text("prometheus.cluster_label")
+        exporters = tuple(replace(each, cluster=cluster) for each in load_exporters(files))
         content = b"".join(given_bytes("the mapping", each, SETTINGS_BYTES) for each in files)
         return cls(
             ServerAddress.of(settings),
@@ -157,6 +162,7 @@ class ScrapedSource:
             settings.text("prometheus.match"),
             settings.integer("prometheus.collect_interval") or None,
             hashlib.sha256(content).hexdigest() if files else "",
+            cluster,
         )
 
     def connect(self) -> MetricsServer:
@@ -165,4 +171,5 @@ class ScrapedSource:
 
     def journal(self, lake: Lake) -> ReadingJournal:
         """Return the journal of this server in the lake. Raises LakeError."""
-        return ReadingJournal.of(self.address.url, self.match, self.mapping, lake)
+        mapping = f"{self.mapping}@{self.cluster}" if self.cluster else self.mapping
+        return ReadingJournal.of(self.address.url, self.match, mapping, lake)

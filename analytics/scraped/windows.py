@@ -11,6 +11,7 @@ from analytics.importers.model import Imported
 from analytics.scraped.lake_writer import LakeWriter
 from analytics.scraped.reading import ReadChunk, SeenWindow, SiteReader, joined
 from analytics.scraped.samples import Samples, SeriesSelection
+from analytics.scraped.series_labels import clustered_host
 from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.serving_rows import served_models
 from analytics.scraped.who.kube_metrics import KUBE_METRICS, kube_selectors
@@ -25,8 +26,8 @@ _MOST = 2_000_000
 """Samples of a window that are kept: for more samples, steps are longer, and only a short interval is read in each."""
 
 
-def kube_samples(server: MetricsServer, match: str, since_ms: int, until_ms: int) -> Samples | None:
-    """Return the samples from which allocations are made; None where the server has none of these series. Raises InputError."""
+def kube_samples(server: MetricsServer, match: str, since_ms: int, until_ms: int, cluster: str = "") -> Samples | None:
+    """Return the samples from which allocations are made, nodes named with the label `cluster`; None where the server has none of these series. Raises InputError."""
     if not server.names(SeriesSelection(frozenset(KUBE_METRICS), match=match).text, since_ms, until_ms):
         return None
     selectors = kube_selectors(match)
@@ -36,9 +37,11 @@ def kube_samples(server: MetricsServer, match: str, since_ms: int, until_ms: int
         series = sum(len(joined(parts).labels) for parts in newest)
     step_ms = max(_STEP_MS, (until_ms - since_ms) * series // _MOST)
     looks = [(since_ms, until_ms)] if step_ms == _STEP_MS else list(_read_intervals(since_ms, until_ms, step_ms))
-    return joined(
+    found = joined(
         _thinned_samples(part, step_ms) for each in selectors for look in looks for part in server.samples(each, *look)
     )
+    named = ({**each, "node": clustered_host(each.get("node", ""), each, cluster)} for each in found.labels)
+    return replace(found, labels=tuple(named)) if cluster else found
 
 
 def _read_intervals(since_ms: int, until_ms: int, step_ms: int) -> Iterator[tuple[int, int]]:
@@ -67,6 +70,9 @@ class WindowWork:
     written: Callable[[ReadChunk], None]
     """Receives each chunk that is in the lake."""
 
+    cluster: str = ""
+    """The label that distinguishes hosts of one name; empty: none."""
+
     def run(self, since_ms: int, until_ms: int) -> SeenWindow:
         """Read and write a window. Raises InputError from the server and LakeError from the lake, after which the lake is whole."""
         self.writer.begin_window()
@@ -75,7 +81,7 @@ class WindowWork:
         for chunk in self.reader.read(seen):
             given.append(self._publish(chunk))
             self.written(chunk)
-        kube = kube_samples(self.server, self.match, since_ms, until_ms) if seen.hosts else None
+        kube = kube_samples(self.server, self.match, since_ms, until_ms, self.cluster) if seen.hosts else None
         if given or until_ms == self.writer.settings.until_ms:
             self.writer.write_allocations(Given.joined([Given.of([]), *given]), kube, until_ms)
         for part, samples in self.reader.servers(seen):

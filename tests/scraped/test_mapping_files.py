@@ -15,7 +15,7 @@ from analytics.scraped.who.kube_metrics import KUBE_METRICS
 from fallow.errors import ConfigError
 from tests.core import pages
 from tests.scraped import mapping_page
-from tests.scraped.exposed import RECORDED, recorded_labels
+from tests.scraped.exposed import RECORDED, parsed, recorded_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,7 +136,7 @@ BAD_METRICS = {
 BAD_FILES = {
     "metrics = [": "is not TOML: ",
     'metric = "a"': "ours.toml: there is no key 'metric'; did you mean 'metrics'?",
-    'extend = "dcgm"': "there is no exporter 'dcgm' to extend; use amd-device-metrics-exporter, dcgm-exporter, ",
+    'extend = "dcgm"': "there is no exporter 'dcgm' to extend; use all-smi, amd-device-metrics-exporter, ",
     "metrics = [{ to = 'gpu.power_w' }]": "give each metric a name, ",
     "[labels]\nuuid = ['a']": "ours.toml, labels: there is no key 'uuid'; ",
     "[labels.user]\njob = ['a']": "labels.user: there is no column 'job'; use namespace, pod, container, ",
@@ -184,8 +184,7 @@ def test_a_recorded_page_is_understood_wholly(page: str) -> None:
 
 
 def test_every_exporter_has_a_page() -> None:
-    # ours is of the agent's tests, the other is no page
-    of_pages = {each.name for each in built_in()} - {"fallow", "otel"}
+    of_pages = {each.name for each in built_in()} - {"fallow"}  # ours is of the agent's tests
     assert of_pages == {page.removesuffix("-slurm") for page in PAGES}
 
 
@@ -235,6 +234,62 @@ def test_the_page_fits_and_names_stay_whole(width: int) -> None:
     assert max(map(len, lines)) <= width
     assert any(line.split()[:2] == ["else", "DCGM_FI_DEV_GPU_UTIL"] for line in lines)
     assert any("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION" in line for line in lines)
+
+
+A10 = {"gpu_util_pct": 80, "mem_used_bytes": 9_437_184_000, "power_w": 120.5}
+OF_TWO_CARDS = {
+    "telegraf": A10, "hami": A10, "all-smi": A10 | {"temperature_c": 60}, "otel": A10 | {"energy_mj": 5e6, "temperature_c": 60},
+    "slurm-job-exporter": A10 | {"pcie_tx_bytes_per_s": 1200, "pcie_rx_bytes_per_s": 3400},
+    "fleet-intelligence-agent": A10 | {"sm_active_pct": 60},
+    "dstack": {"gpu_util_pct": 80, "mem_used_bytes": 9_437_184_000},
+}  # fmt: skip
+"""Pages made by hand after the exporters' sources: of two cards the one that works."""
+
+
+@pytest.mark.parametrize("page", OF_TWO_CARDS)
+def test_the_values_of_a_page_reach_their_columns(page: str) -> None:
+    assert looked_at(page).gpus == 2
+    found: dict[str, float] = {}
+    for sample in parsed((RECORDED / f"{page}.prom").read_text(encoding="utf-8")):
+        labels = {"__name__": sample.name, **dict(sample.labels)}
+        gpu = gpu_of(labels, exporter(page))
+        of_first = gpu.index == "0" or gpu.uuid.endswith("0")
+        for mapped in exporter(page).by_metric.get(sample.name, ()) if of_first and sample.value is not None else ():
+            if mapped.table == "gpu" and mapped.takes(labels):
+                found[mapped.column] = sample.value * mapped.factor
+    assert {name: found.get(name) for name in OF_TWO_CARDS[page]} == pytest.approx(OF_TWO_CARDS[page])
+
+
+def test_the_model_of_an_amd_card_is_its_series_and_not_the_part_number_of_the_board() -> None:
+    amd = exporter("amd-device-metrics-exporter")
+    labels = {"card_model": "102-G30213-0C", "card_series": "AMD Instinct MI300X OAM"}
+    assert [labels[name] for name in dict(amd.device)["model"]] == ["AMD Instinct MI300X OAM"]
+
+
+NVIDIA = {"hw_id": "GPU-1", "hw_type": "gpu", "hw_vendor": "NVIDIA", "hw_gpu_task": "general", "host_name": "n1"}
+SHARED_NAMES = {
+    "one name of Telegraf and another exporter": ([{"__name__": "nvidia_smi_temperature_gpu", "uuid": "GPU-1"}], None),
+    "a name of AMD's page that any page may have": ([{"__name__": "gpu_power_usage", "serial_number": "7"}], None),
+    "a name of Princeton's page that another exporter has": (
+        [{"__name__": "nvidia_gpu_power_usage_milliwatts", "uuid": "GPU-1"}], None,
+    ),
+    "the conventions' names for a card that is not Intel's": (
+        [{"__name__": "hw_gpu_info", **NVIDIA}, {"__name__": "hw_gpu_utilization_ratio", **NVIDIA}], "otel",
+    ),
+    "the same with dots": ([{"__name__": "hw.gpu.utilization", "hw.id": "GPU-1", "hw.vendor": "AMD"}], "otel"),
+    "Telegraf's names beside a shared one": (
+        [{"__name__": name, "uuid": "GPU-1"} for name in ("nvidia_smi_temperature_gpu", "nvidia_smi_memory_used")],
+        "telegraf",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("names", SHARED_NAMES)
+def test_an_exporter_is_not_recognised_by_a_name_that_others_share(names: str) -> None:
+    labels, expected = SHARED_NAMES[names]
+    assert {each and each.exporter.name for each in mapped_series(labels[-1:] + labels[:-1], EXPORTERS)[:1]} == {
+        expected
+    }
 
 
 def test_the_same_for_machines() -> None:

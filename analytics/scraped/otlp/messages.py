@@ -19,6 +19,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, DataPointFlags, Metric, NumberDataPoint
 
+from analytics.scraped.hardware_labels import hardware_labels
 from analytics.scraped.samples import Labels, first_label
 from analytics.scraped.serving_rows import SERVER_NAMES
 from fallow.clock import DAY_MS
@@ -88,7 +89,6 @@ UNITS: Mapping[str, tuple[str, ...]] = {
 }
 """The units of the conventions; a number in another unit would be misread."""
 
-_UUIDS = ("GPU-", "MIG-")
 _TARGET = {
     "job": ("service.name",),
     "instance": ("service.instance.id", "host.name", "k8s.node.name", "host.id"),
@@ -214,7 +214,7 @@ def _has_ended(point: NumberDataPoint) -> bool:
 
 def _is_wanted(name: str, point: NumberDataPoint) -> bool:
     """Return whether a point counts. Names that begin with `hw.` are of all hardware: only those of GPUs count."""
-    return not name.startswith("hw.") or bool(_gpu_labels(name, _texts(point.attributes)))
+    return not name.startswith("hw.") or bool(hardware_labels({**_texts(point.attributes), "__name__": name}))
 
 
 def points_of(request: ExportMetricsServiceRequest) -> Iterator[Point]:
@@ -237,30 +237,14 @@ def _points_of_metric(metric: Metric, about: Labels) -> Iterator[Point]:
         own = _texts(point.attributes)
         value = None if _has_ended(point) else float(getattr(point, str(point.WhichOneof("value"))))
         start_ns = point.start_time_unix_nano if is_sum and point.start_time_unix_nano <= point.time_unix_nano else 0
+        series = {**about, **own, "__name__": metric.name}
         yield Point(
-            {**about, **own, **_gpu_labels(metric.name, own), "__name__": metric.name},
+            {**series, **hardware_labels(series)},
             point.time_unix_nano // NS_PER_MS,
             value,
             start_ns // NS_PER_MS,  # a sum that begins after it was read has no known beginning
             is_delta,
         )
-
-
-def _gpu_labels(name: str, attributes: Labels) -> dict[str, str]:
-    """Return `uuid`, `mig_uuid` or `index` of the GPU that a point describes; empty where it describes none.
-
-    A sensor is a component of its own, and its parent the GPU.
-    """
-    own, parent = attributes.get("hw.id", ""), attributes.get("hw.parent", "")
-    if not own or not name.startswith("hw."):
-        return {}
-    if not (name.startswith("hw.gpu.") or attributes.get("hw.type") == "gpu"):
-        own, parent = (parent, "") if parent.startswith(_UUIDS) else ("", "")
-    if own.startswith("MIG-"):
-        return {"mig_uuid": own} | ({"uuid": parent} if parent else {})
-    if own.startswith(_UUIDS):
-        return {"uuid": own}
-    return {"index": own} if own else {}
 
 
 def _texts(attributes: Collection[KeyValue]) -> dict[str, str]:

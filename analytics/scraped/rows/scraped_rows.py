@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -31,6 +31,7 @@ from analytics.scraped.rows.metric_frame import (
 )
 from analytics.scraped.rows.model import Pace, RowSettings, Source
 from analytics.scraped.rows.pace import DEFAULT_SCRAPE_MS
+from analytics.scraped.rows.positions import checked_positions
 from analytics.scraped.rows.source_choice import ChosenRows, chosen_rows
 from analytics.scraped.samples import Samples
 from fallow.clock import format_duration
@@ -121,12 +122,13 @@ ENDED = "released"
 
 
 def host_rows(samples: Samples, exporters: Sequence[Exporter], settings: RowSettings) -> list[Imported]:
-    """Return the rows of each host that the samples name, by host.
+    """Return the rows of each host that the samples name, by host. Raises InputError where one name is of hosts of two clusters.
 
     What rows claim, and what happens to samples without a row, is in docs/prometheus.md, "What a scraped series can say".
     """
     found = scraped_units(samples.labels, exporters)
     arrays = SampleArrays.of(samples.frame, len(samples.labels))
+    shared = checked_positions(samples.labels, found, arrays)
     codes = UnitCodes.of(found, exporters)
     account = RowAccount(codes)
     read = _rows_by_exporter(found, arrays, codes, settings, account)
@@ -147,7 +149,7 @@ def host_rows(samples: Samples, exporters: Sequence[Exporter], settings: RowSett
         "events": xid_events(live_rows, settings),
         "given": _open_segments(_given_segments(given, chosen, codes), live_rows, settings),
     }
-    return _imports_by_host(tables, codes, account)
+    return _imports_by_host(tables, codes, account, shared)
 
 
 def find_source_paces(
@@ -270,7 +272,9 @@ def _named_rows(frame: pl.DataFrame, codes: UnitCodes) -> pl.DataFrame:
     )
 
 
-def _imports_by_host(tables: dict[str, pl.DataFrame], codes: UnitCodes, account: RowAccount) -> list[Imported]:
+def _imports_by_host(
+    tables: dict[str, pl.DataFrame], codes: UnitCodes, account: RowAccount, odd: Mapping[str, str]
+) -> list[Imported]:
     parts = {name: frame.partition_by("host", as_dict=True, include_key=False) for name, frame in tables.items()}
     found = []
     for code, host in sorted(enumerate(codes.hosts), key=lambda each: each[1]):
@@ -279,5 +283,8 @@ def _imports_by_host(tables: dict[str, pl.DataFrame], codes: UnitCodes, account:
             for name in ("gpu", "device", "hosts", "events", "given")
         )
         files, notes = (account.report(code, gpu.height),), account.notes(code)
-        found.append(Imported(host, gpu, device, files, notes=notes, hosts=hosts, events=events, given=given))
+        doubts = (odd[host],) if host in odd else ()
+        found.append(
+            Imported(host, gpu, device, files, notes=notes, odd=doubts, hosts=hosts, events=events, given=given)
+        )
     return found
