@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from collections.abc import Iterable
 
 from analytics.contradictions.recorded import ContradictoryTimes
 from analytics.importers.doubts import ImportOverview, ask, doubts, overview_lines, overview_of
-from analytics.importers.kinds import open_lake, pseudonymised, pseudonyms_of
+from analytics.importers.kinds import open_lake, pseudonymised, pseudonyms_of, with_progress
 from analytics.importers.model import FileReport, Imported
 from analytics.importers.publish import Published, publish
 from analytics.importers.source import InputLimits
+from analytics.language.plain_text import count
 from fallow.clock import SystemClock, format_ms
 from fallow.output import show
 
@@ -58,9 +60,11 @@ def as_text(outcome: ImportOutcome) -> str:
     imported = outcome.imported
     since, until = _window(imported)
     lines = [line for report in imported.files for line in _file_lines(report)]
+    names = outcome.overview.hosts
+    hosts = count(len(names), "host") if imported.by_host else f"host {imported.host}"
     lines += [
         f"window    {since} to {until}",
-        f"GPUs      {outcome.overview.gpus:,} on host {imported.host}",
+        f"GPUs      {outcome.overview.gpus:,} on {hosts}",
         *overview_lines(outcome.overview),
         f"interval  {imported.interval}",
         f"time zone {imported.timezone}",
@@ -95,6 +99,14 @@ def published_line(published: Published) -> str:
     )
 
 
+def _sums(published: Iterable[Published]) -> tuple[Published, ...]:
+    """Return one result per table."""
+    found: dict[str, Published] = {}
+    for each in published:
+        found[each.table] = found[each.table].plus(each) if each.table in found else each
+    return tuple(found.values())
+
+
 def _window(imported: Imported) -> tuple[str, str]:
     """Return the first sample's time and the end of the last interval."""
     moments = imported.gpu.select(
@@ -115,6 +127,7 @@ def run(args: argparse.Namespace) -> int:
     outcome = ImportOutcome(imported, overview, odd, contradictory, None, lake.root)
     if odd and not args.yes:
         ask(odd, as_text(outcome), json.dumps(as_json(outcome), indent=2) if args.json else as_text(outcome))
-    outcome = dataclasses.replace(outcome, published=publish(lake, imported))
+    parts = with_progress(imported.by_host or (imported,), "publishing")
+    outcome = dataclasses.replace(outcome, published=_sums(each for part in parts for each in publish(lake, part)))
     show(json.dumps(as_json(outcome), indent=2) if args.json else as_text(outcome))
     return 0

@@ -60,7 +60,7 @@ def overview_of(imported: Imported) -> ImportOverview:
     gap = steps.max()
     return ImportOverview(
         gpus=frame["gpu"].n_unique(),
-        hosts=(imported.host,),
+        hosts=tuple(each.host for each in imported.by_host or (imported,)),
         rows=frame.height,
         gpu_hours=float(frame["interval_ms"].cast(pl.Int64).sum()) / HOUR_MS,
         span_hours=(_number(end) - _number(first)) / HOUR_MS,
@@ -146,9 +146,10 @@ def doubts(imported: Imported, overview: ImportOverview, now_ms: int) -> tuple[s
     return tuple(found)
 
 
-def _count(_: Imported, overview: ImportOverview) -> Iterator[str]:
-    if overview.gpus > MOST_GPUS and overview.hosts != (_POOL,):
-        yield f"{overview.gpus:,} GPUs on the one host {overview.hosts[0]}, where {MOST_GPUS} is the maximum"
+def _count(imported: Imported, _: ImportOverview) -> Iterator[str]:
+    for each in imported.by_host or (imported,):
+        if (gpus := each.gpu["gpu"].n_unique()) > MOST_GPUS and each.host != _POOL:
+            yield f"{gpus:,} GPUs on the one host {each.host}, where {MOST_GPUS} is the maximum"
 
 
 def _times(imported: Imported, overview: ImportOverview) -> Iterator[str]:

@@ -112,6 +112,9 @@ class Imported:
     serving: pl.DataFrame = field(default_factory=pl.DataFrame)
     """Rows of the table `serving`, likewise."""
 
+    by_host: tuple[Imported, ...] = ()
+    """The rows of `gpu` and `device` by host, where the files name their hosts; `host` is then none of them."""
+
     given: pl.DataFrame = field(default_factory=pl.DataFrame)
     """Users that series named: a row per GPU, user and unbroken segment with gpu, start_ms, end_ms (the last sample that named the user),
     namespace, pod, container, slurm_job, user (any of the last five null), for `analytics.scraped.who`."""
@@ -120,10 +123,11 @@ class Imported:
 _UUID = r"^(GPU|MIG)-"
 
 
-def scoped(names: pl.Series, host: str) -> pl.Series:
+def scoped(names: pl.Series, hosts: pl.Series) -> pl.Series:
     """Return GPU ids as in the lake: UUIDs unchanged, others prefixed with their host (`gn001/0`), because hosts number alike."""
-    known = names.str.contains(_UUID) | names.str.starts_with(f"{host}/")
-    return names.zip_with(known.fill_null(value=True), pl.Series([f"{host}/"], dtype=pl.String) + names)
+    name, place = pl.lit(names), pl.lit(hosts) + "/"
+    known = name.str.contains(_UUID) | name.str.starts_with(place)
+    return pl.select(pl.when(known).then(name).otherwise(place + name)).to_series().alias(names.name)
 
 
 class Kind(Protocol):

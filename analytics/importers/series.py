@@ -13,7 +13,8 @@ import polars as pl
 from analytics.importers.kinds import with_progress
 from analytics.importers.model import KEYS, FileReport, Imported, Tally, check_host, daily_devices, scoped, unique_keys
 from analytics.importers.plausibility import Claim, card_bytes, check_values
-from analytics.importers.source import InputLimits, read_columns
+from analytics.importers.series_tables import TableShape, read_table
+from analytics.importers.source import InputLimits
 from analytics.importers.times import (
     UTC_OF_FILES,
     check_zone,
@@ -50,8 +51,7 @@ class Wanted:
 class SeriesSettings:
     """The flags that concern the files."""
 
-    time: str
-    gpu: str
+    shape: TableShape
     host: str
     zone: str
     units: Mapping[str, str]
@@ -70,7 +70,7 @@ class SeriesPart:
 
 class ImportedSeries:
     name = "series"
-    summary = "long CSV or Parquet files with one row per GPU and time, joined on both"
+    summary = "CSV or Parquet files with one row per GPU and time, or a column for each GPU"
     example = (
         "fallow import series --time ts --gpu uuid --interval 60s --column gpu_util_pct=util.csv.gz:value "
         "--column mem_used_bytes=memory.parquet:bytes --lake /srv/lake"
@@ -78,7 +78,20 @@ class ImportedSeries:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--time", required=True, metavar="COLUMN", help="column that holds the time, in every file")
-        parser.add_argument("--gpu", required=True, metavar="COLUMN", help="column that names the GPU, in every file")
+        parser.add_argument("--gpu", metavar="COLUMN", help="column that names the GPU, in every file")
+        parser.add_argument("--host-column", metavar="COLUMN", help="column that names the host, in every file")
+        parser.add_argument(
+            "--metric-column",
+            metavar="COLUMN",
+            help="column that names the metric of each row: COLUMN of --column is one",
+        )
+        parser.add_argument("--value-column", metavar="COLUMN", help="column that holds the value of that metric")
+        parser.add_argument(
+            "--wide",
+            metavar="PATTERN",
+            help="names of columns that hold values of one GPU, such as '{host} - system.gpu.{gpu}.{metric}'; COLUMN of "
+            "--column is a metric, or * without {metric}",
+        )
         parser.add_argument(
             "--column",
             required=True,
@@ -117,8 +130,7 @@ class ImportedSeries:
         wanted = parse_columns(args.columns)
         filled = [GPU.column(name) for name in dict.fromkeys(name for each in wanted for name, _ in each.columns)]
         settings = SeriesSettings(
-            args.time,
-            args.gpu,
+            TableShape.of(args),
             check_host("import" if args.host is None else args.host),
             check_zone(args.tz or "UTC"),
             parse_units(args.units, filled),
@@ -131,6 +143,7 @@ class ImportedSeries:
         device = daily_devices(frame).with_columns(
             model=pl.lit(args.model, pl.String), mem_total_bytes=pl.lit(mem_total, pl.Int64)
         )
+        frame, by_host = frame.drop("host"), frame.partition_by("host", as_dict=True, include_key=False)
         local = any(part.local for part in parts)
         origin = "assumed" if args.tz is None else "given"
         timezone = f"{settings.zone} ({origin}) for times without an offset" if local else UTC_OF_FILES
@@ -146,6 +159,12 @@ class ImportedSeries:
             interval_ms,
             sum(part.frame.height for part in parts) - frame.height,
             tuple(_number_doubts(names) if args.host is None else ()),
+            by_host=tuple(
+                Imported(check_host(str(host)), own, device.join(own, on="gpu", how="semi"))
+                for (host,), own in sorted(by_host.items())
+            )
+            if settings.shape.names_hosts
+            else (),
         )
 
 
@@ -188,33 +207,36 @@ def _column_error(name: str) -> UsageError:
 def read_part(wanted: Wanted, settings: SeriesSettings) -> SeriesPart:
     """Return one file. Raises InputError where it is unusable, has no usable row or holds impossible values."""
     tally = Tally()
-    time, gpu = settings.time, settings.gpu
-    raw, source = read_columns(wanted.path, [time, gpu, *(column for _, column in wanted.columns)], settings.limits)
+    shape = settings.shape
+    keys = list(dict.fromkeys(column for _, column in wanted.columns))
+    raw, source = read_table(wanted.path, keys, shape, settings.limits, tally)
     tally.notes.extend(source.notes)
     for reason, count in source.dropped:
         tally.drop(reason, count)
     left_out = sum(count for _, count in source.dropped)
-    if source.doubtful in (time, gpu):
+    if source.doubtful is not None and source.doubtful in (shape.time, shape.gpu, shape.host, shape.metric):
         tally.drop("last line truncated", 1)
         raw, left_out = raw.head(-1), left_out + 1
-    times = read_times(raw[time], settings.zone)
+    times = read_times(raw["time"], settings.zone)
     tally.notes.extend(times.notes)
     tally.odd.extend(times.odd)
     if times.skipped is not None:
         raise InputError(
-            f"{wanted.path}: row {times.skipped + 1} has the time {raw[time][times.skipped]}, which {settings.zone} skips",
+            f"{wanted.path}: row {times.skipped + 1} has the time {raw['time'][times.skipped]}, which {settings.zone} skips",
             "give the zone that the times are in: --tz ZONE",
         )
     values, claims = _values(wanted, _doubt_last_value(wanted, raw, source.doubtful, tally), settings.units, tally)
-    names = raw[gpu].cast(pl.String).str.strip_chars()
-    names = scoped(names.set(names == "", None), settings.host)
-    frame = pl.DataFrame({"gpu": names, "true_ms": times.ms.cast(pl.Int64), **values})
+    gpus, hosts = (raw[name].cast(pl.String).str.strip_chars() for name in ("gpu", "host"))
+    hosts = hosts.set(hosts == "", None) if shape.names_hosts else hosts.fill_null(settings.host)
+    names = scoped(gpus.set(gpus == "", None), hosts)
+    frame = pl.DataFrame({"gpu": names, "true_ms": times.ms.cast(pl.Int64), "host": hosts, **values})
     if times.local and not times.notes and steps_back(times.ms, names):
         tally.odd.append(f"times of a GPU step back by an hour, which no clock of {settings.zone} does: is --tz right?")
-    kept = _usable_rows(frame, raw[time].is_null(), tally)
+    kept = _usable_rows(frame, raw["time"].is_null(), tally)
     if kept.is_empty():
         raise InputError(
-            f"{wanted.path} has no usable row{tally.reasons}", f"check that '{time}' holds times and '{gpu}' names GPUs"
+            f"{wanted.path} has no usable row{tally.reasons}",
+            f"check that '{shape.time}' holds times{f' and {shape.gpu!r} names GPUs' if shape.gpu else ''}",
         )
     tally.odd.extend(check_values(kept, claims, tally.nulled, settings.card))
     return SeriesPart(kept, tally.report(wanted.path, raw.height + left_out, kept.height), times.local)
@@ -223,12 +245,13 @@ def read_part(wanted: Wanted, settings: SeriesSettings) -> SeriesPart:
 def _doubt_last_value(wanted: Wanted, raw: pl.DataFrame, doubtful: str | None, tally: Tally) -> pl.DataFrame:
     """Return the rows without the value that may lack digits because its line has no end."""
     names = [name for name, column in wanted.columns if column == doubtful]
-    if not names or doubtful is None or raw[doubtful][-1] is None:
+    column = f"={doubtful}"
+    if not names or column not in raw.columns or raw[column][-1] is None:
         return raw
     for name in names:
         tally.null(name, "last line has no end: value may be truncated", 1)
     last = pl.int_range(pl.len()) == pl.len() - 1
-    return raw.with_columns(pl.when(last).then(None).otherwise(doubtful).alias(doubtful))
+    return raw.with_columns(pl.when(last).then(None).otherwise(column).alias(column))
 
 
 def _values(
@@ -241,10 +264,10 @@ def _values(
         described = GPU.column(name)
         unit = unit_of(column, described, units.get(name))
         try:
-            cleaned = clean(in_lake_unit(raw[column], described, unit, tally), described, tally)
+            cleaned = clean(in_lake_unit(raw[f"={column}"], described, unit, tally), described, tally)
         except pl.exceptions.PolarsError as error:
             raise InputError(
-                f"the column '{column}' of {wanted.path} holds {raw[column].dtype}, not numbers"
+                f"the column '{column}' of {wanted.path} holds {raw[f'={column}'].dtype}, not numbers"
             ) from error
         values[name] = values[name].zip_with(values[name].is_not_null(), cleaned) if name in values else cleaned
         if unit is not None:
@@ -279,7 +302,8 @@ def _usable_rows(frame: pl.DataFrame, no_time: pl.Series, tally: Tally) -> pl.Da
     tally.drop("time unreadable", int((~no_time & unreadable).sum()))
     timed = drop_impossible(frame.filter(~unreadable), 0, tally)
     tally.drop("no GPU", timed["gpu"].null_count())
-    kept = timed.drop_nulls("gpu")
+    tally.drop("no host", timed.filter(pl.col("gpu").is_not_null())["host"].null_count())
+    kept = timed.drop_nulls(["gpu", "host"])
     once = unique_keys(kept)
     repeated = kept.height - once.height
     tally.drop("same GPU and time again: first non-null value kept", repeated)

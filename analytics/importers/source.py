@@ -7,7 +7,7 @@ import csv
 import io
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -262,13 +262,15 @@ def _as_utf8(data: bytes, encoding: str, errors: str) -> bytes:
 _SEPARATORS = (",", ";", "\t")
 
 
-def read_columns(path: str, names: Sequence[str], limits: InputLimits) -> tuple[pl.DataFrame, ImportSource]:
-    """Return the file's columns of those names (CSV: as text), in file order. Raises InputError that names the file."""
+def read_columns(
+    path: str, names: Sequence[str], limits: InputLimits, is_wanted: Callable[[str], bool] = lambda _: False
+) -> tuple[pl.DataFrame, ImportSource]:
+    """Return the file's columns of those names, and wanted others (CSV: as text), in file order. Raises InputError that names the file."""
     source = open_source(path, limits)
     try:
         if source.text is None:
-            return read_parquet(source, names, limits), source
-        return _read_csv(source, names)
+            return read_parquet(source, names, limits, is_wanted), source
+        return _read_csv(source, names, is_wanted)
     except (
         pl.exceptions.PolarsError,
         pl.exceptions.PanicException,
@@ -282,21 +284,24 @@ def read_columns(path: str, names: Sequence[str], limits: InputLimits) -> tuple[
         raise InputError(f"{path} is not a readable {kind} file ({reason})", "check or fetch it again") from error
 
 
-def _read_csv(source: ImportSource, names: Sequence[str]) -> tuple[pl.DataFrame, ImportSource]:
-    text = (source.text or b"").lstrip(b"\r\n\t ")
+_SEPARATOR_LINE = re.compile(rb'"?sep=.\r?\n|"sep=."\r?\n')
+"""What Excel and Grafana write before a table for Excel."""
+
+
+def _read_csv(
+    source: ImportSource, names: Sequence[str], is_wanted: Callable[[str], bool]
+) -> tuple[pl.DataFrame, ImportSource]:
+    text = _SEPARATOR_LINE.sub(b"", (source.text or b"").lstrip(b"\r\n\t "), count=1)
     head = text.split(b"\n", 1)[0].decode()
     separator = max(_SEPARATORS, key=lambda each: sum(name in _header_fields(head, each) for name in names))
     known = _header_fields(head, separator)
     check_columns(source.path, names, known)
+    names = [*names, *filter(is_wanted, known)]
     whole, cut = (text[: text.rfind(b"\n") + 1], 1) if source.cut_off else (text, 0)
     text, long, blank = _fitting_lines(whole, separator, len(known))
-    frame = pl.read_csv(
-        text,
-        separator=separator,
-        columns=[known.index(name) for name in dict.fromkeys(names)],
-        infer_schema=False,
-        truncate_ragged_lines=True,
-    ).rename(str.strip)
+    places = sorted({known.index(name) for name in names})
+    frame = pl.read_csv(text, separator=separator, columns=places, infer_schema=False, truncate_ragged_lines=True)
+    frame.columns = [known[place] for place in places]
     filled = frame.filter(~pl.all_horizontal(pl.all().is_null()))
     empty = max(frame.height - filled.height - blank, 0)
     counts = (
@@ -339,8 +344,13 @@ def _header_fields(head: str, separator: str) -> list[str]:
     return [name.strip() for name in next(csv.reader([head.strip()], delimiter=separator))]
 
 
-def read_parquet(source: ImportSource, names: Sequence[str] | None, limits: InputLimits) -> pl.DataFrame:
-    """Return the named columns, all by default. Raises InputError, ArrowException and OSError.
+def read_parquet(
+    source: ImportSource,
+    names: Sequence[str] | None,
+    limits: InputLimits,
+    is_wanted: Callable[[str], bool] = lambda _: False,
+) -> pl.DataFrame:
+    """Return the named columns and wanted others, all by default. Raises InputError, ArrowException and OSError.
 
     A dictionary stores a long text once, and a file of some kilobytes may refer to it a million times: such columns are counted
     at their size without a dictionary before they are unpacked.
@@ -349,7 +359,7 @@ def read_parquet(source: ImportSource, names: Sequence[str] | None, limits: Inpu
         raise InputError(f"{source.path} is neither CSV nor Parquet", "give a CSV with a header line")
     # Arrow describes a damaged file in one line, where Polars prints a stack trace of its own
     known = pq.ParquetFile(source.parquet).schema_arrow
-    wanted = list(dict.fromkeys(known.names if names is None else names))
+    wanted = list(dict.fromkeys(known.names if names is None else [*names, *filter(is_wanted, known.names)]))
     check_columns(source.path, wanted, known.names)
     texts = [each.name for each in known if pa.types.is_string(each.type) or pa.types.is_binary(each.type)]
     if not isinstance(source.parquet, str):

@@ -109,6 +109,35 @@ def test_concatenated_documents(smi: Run, place: str, power: str) -> None:
     )[1] == ("GPU-1", 1, "NVIDIA H100, 80GB", 81_559 * 2**20, 700, "00000000:04:00.0", "550.54.15")  # fmt: skip
 
 
+def power(**places: str) -> str:
+    return "".join(f"<{group}>{values}</{group}>" for group, values in places.items())
+
+
+PLACES = {
+    "instant after average": power(gpu_power_readings="<average_power_draw>N/A</average_power_draw><instant_power_draw>92.40 W</instant_power_draw>"),
+    "average after an error": power(power_readings="<power_draw>[N/A]</power_draw>",
+        gpu_power_readings="<power_draw>[Unknown Error]</power_draw><average_power_draw>92.40 W</average_power_draw>"),
+    "the older group": power(gpu_power_readings="<power_draw>Not Supported</power_draw>", power_readings="<power_draw>92.40 W</power_draw>"),
+    "the older group's instant": power(gpu_power_readings="<instant_power_draw>N/A</instant_power_draw>",
+        power_readings="<power_draw>N/A</power_draw><instant_power_draw>92.40 W</instant_power_draw>"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("places", PLACES)
+def test_of_several_places_for_power_the_first_with_a_value_counts(smi: Run, place: str, places: str) -> None:
+    done = smi(document(0, power=PLACES[places]) + document(10, power=PLACES[places]))
+    assert query(place, "select distinct round(power_w::double, 1) from lake") == [(92.4,)]
+    assert not [name for name, _ in done.nulled() if name == "power_w"]
+
+
+def test_the_power_limit_is_the_first_that_is_known(smi: Run, place: str) -> None:
+    limits = power(
+        gpu_power_readings="<enforced_power_limit>N/A</enforced_power_limit><current_power_limit>150.00 W</current_power_limit>"
+    )
+    smi(document(0, power=limits) + document(10, power=limits))
+    assert query(place, "select distinct power_limit_w from lake", "device") == [(150,)]
+
+
 def test_a_document_that_is_cut_off_is_counted(smi: Run, place: str) -> None:
     done = smi(document(0) + document(10) + document(20)[:-300])
     assert done.dropped() == {"in a document that is truncated or damaged": 2}

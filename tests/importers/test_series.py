@@ -12,6 +12,7 @@ import pytest
 from tests.importers.conftest import KEYS, NOON, query
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from tests.importers.conftest import Run
@@ -201,3 +202,82 @@ def test_every_line_that_is_left_out_is_counted(one: Run, place: str) -> None:
     assert done.summary["files"][0]["lines_read"] == 45
     assert done.summary["rows"] == {"read": 45, "dropped": 4, "merged": 0, "kept": 41}
     assert query(place, "select max(gpu_util_pct) from lake") == [(39,)]
+
+
+MINUTES = range(4)
+
+
+def table(tmp_path: Path, head: str, rows: Iterable[str]) -> Path:
+    path = tmp_path / "dump.csv"
+    path.write_text("\n".join([head, *rows, ""]), encoding="utf-8")
+    return path
+
+
+def test_a_long_dump_of_many_hosts_is_one_command(fallow_import: Run, place: str, tmp_path: Path) -> None:
+    dump = table(tmp_path, "t;node;card;name;value", (
+        f"2026-11-20 10:0{minute}:00;gn{host:02};{gpu};{name};{value}"
+        for minute in MINUTES for host in range(31) for gpu in range(2) for name, value in (("util", f"{50 * gpu},5"), ("mem", 9000))
+    ))  # fmt: skip
+    flags = (
+        "--host-column",
+        "node",
+        "--metric-column",
+        "name",
+        "--value-column",
+        "value",
+        "--unit",
+        "mem_used_bytes=MiB",
+    )
+    columns = ("--column", f"gpu_util_pct={dump}:util", "--column", f"mem_used_bytes={dump}:mem")
+    done = fallow_import("series", "--time", "t", "--gpu", "card", *flags, *columns)
+    assert done.summary["overview"]["gpus"] == 62
+    assert (len(done.summary["overview"]["hosts"]), done.published["gpu"]) == (31, (248, 0, 0))
+    found = query(place, "select host, gpu, max(gpu_util_pct), max(mem_used_bytes) from lake group by all order by all")
+    assert (len(found), found[-1]) == (62, ("gn30", "gn30/1", 50.5, 9000 * 2**20))
+    assert fallow_import("series", "--time", "t", "--gpu", "card", *flags, *columns).published["gpu"] == (0, 248, 0)
+
+
+WIDE = {
+    "Grafana's series by name": ('"Time","gn01 GPU 0","gn01 GPU 1"', "{host} GPU {gpu}", "*", "90 %,10 %"),
+    "Grafana's with labels": (
+        """Time,"{gpu=""0"", node=""gn01""}","{gpu=""1"", node=""gn01""}\"""", '{gpu="{gpu}", node="{host}"}', "*", "90,10"
+    ),
+    "W&B's": (
+        '"Time","gn01 - system.gpu.0.gpu","gn01 - system.gpu.0.gpu__MIN","gn01 - system.gpu.1.gpu","gn01 - system.gpu.1.temp"',
+        "{host} - system.gpu.{gpu}.{metric}", "gpu", "90,80,10,55",
+    ),
+    "for Excel": ("sep=;\nTime;gn01/0;gn01/1", "{host}/{gpu}", "*", "90,0;10,0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", WIDE)
+def test_a_wide_table_is_read_by_the_pattern_of_its_names(
+    fallow_import: Run, place: str, tmp_path: Path, kind: str
+) -> None:
+    head, pattern, metric, values = WIDE[kind]
+    separator = ";" if ";" in values else ","
+    dump = table(tmp_path, head, (f"2026-11-20 10:0{minute}:00{separator}{values}" for minute in MINUTES))
+    done = fallow_import("series", "--time", "Time", "--wide", pattern, "--column", f"gpu_util_pct={dump}:{metric}")
+    assert done.code == 0, done.err
+    found = query(place, "select host, gpu, count(*), max(gpu_util_pct) from lake group by all order by all")
+    assert found == [("gn01", "gn01/0", 4, 90), ("gn01", "gn01/1", 4, 10)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "said"),
+    [
+        (("--column", "gpu_util_pct={}:b"), 2, "no flag says where GPUs are named"),
+        (("--gpu", "a", "--metric-column", "b", "--column", "gpu_util_pct={}:b"), 2, "--value-column belong together"),
+        (("--wide", "{card}", "--column", "gpu_util_pct={}:b"), 2, "--wide '{card}' is not a pattern"),
+        (("--wide", "GPU {gpu}", "--column", "gpu_util_pct={}:*"), 1, "no column of"),
+        (("--wide", "{gpu}.{metric}", "--column", "gpu_util_pct={}:power"), 1, "has no metric 'power'; it has: util"),
+        (("--gpu", "t", "--metric-column", "a", "--value-column", "0.util", "--column", "gpu_util_pct={}:u"), 1, "has no metric 'u'"),
+    ],
+)  # fmt: skip
+def test_shapes_that_do_not_fit_are_one_sentence(
+    fallow_import: Run, tmp_path: Path, flags: tuple[str, ...], code: int, said: str
+) -> None:
+    dump = table(tmp_path, "t,a,0.util", (f"2026-11-20 10:0{minute}:00,x,5" for minute in MINUTES))
+    fallow_import("series", "--time", "t", *(each.replace("{}:", f"{dump}:") for each in flags)).refused(
+        said, code=code
+    )
