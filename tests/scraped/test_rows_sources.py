@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
+from analytics.scraped.rows.model import RowSettings
+from analytics.scraped.rows.scraped_rows import host_rows
+from fallow.errors import InputError
 from tests.ledger.rows import T0
 from tests.scraped.scraped_series import (
+    EXPORTERS,
     MEMORY,
     POWER,
     UTIL,
@@ -16,6 +23,7 @@ from tests.scraped.scraped_series import (
     dcgm,
     one_host,
     rows_of,
+    samples_of,
     uuid,
     without,
 )
@@ -82,6 +90,59 @@ def test_a_mean_since_the_scrape_before_covers_its_row_unless_two_servers_begin_
     alone, beside = (labels, told), (labels | {"replica": "b"}, [(at + 12_000, value) for at, value in told])
     assert one_host(alone).gpu["gpu_util_coverage_ratio"].to_list() == [1, 1, 1]
     assert one_host(alone, beside).gpu["gpu_util_coverage_ratio"].null_count() == 3
+
+
+def slurm(value: float, **labels: str) -> Series:
+    """A series of an exporter that names GPUs by their index alone."""
+    return {"__name__": "slurm_job_utilization_gpu", "gpu": "0", "instance": "gn01:9798", "job": "s", **labels}, [
+        (T0 + 30_000 * number, value) for number in range(3)
+    ]
+
+
+TWO_CLUSTERS = {
+    "cluster": (dcgm(UTIL, [90] * 3, cluster="a"), dcgm(UTIL, [0] * 3, UUID=uuid(7), cluster="b")),
+    "k8s_cluster_name": (
+        dcgm(UTIL, [90] * 3, k8s_cluster_name="a"), dcgm(UTIL, [0] * 3, start_s=7, UUID=uuid(7), k8s_cluster_name="b"),
+    ),
+    "datacenter": (dcgm(UTIL, [9] * 3, datacenter="a", job="x"), dcgm(UTIL, [0] * 3, UUID=uuid(7), datacenter="b", job="y")),
+    "region": (slurm(90, region="a"), slurm(0, region="b")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("label", TWO_CLUSTERS)
+def test_hosts_of_one_name_in_two_clusters_are_refused_by_the_label_that_differs(label: str) -> None:
+    with pytest.raises(InputError) as raised:
+        rows_of(*TWO_CLUSTERS[label])
+    assert "host gn01 has two GPUs of index 0 at one time" in raised.value.message
+    assert f"label {label} differs ('a', 'b')" in raised.value.message
+    assert f"""--match '{label}="a"'""" in str(raised.value)
+
+
+def test_hosts_of_one_name_are_two_where_a_setting_names_the_label_of_the_cluster() -> None:
+    named = [replace(each, cluster="cluster") for each in EXPORTERS]
+    found = host_rows(samples_of(TWO_CLUSTERS["cluster"]), named, RowSettings(T0, T0 + 3_600_000))
+    assert [(each.host, each.gpu["gpu"].unique().to_list()) for each in found] == [
+        ("gn01@a", [uuid(0)]), ("gn01@b", [uuid(7)]),
+    ]  # fmt: skip
+
+
+def test_two_gpus_at_one_position_without_a_cluster_are_a_question() -> None:
+    (odd,) = one_host(dcgm(UTIL, [90] * 3, job="x"), dcgm(UTIL, [0] * 3, UUID=uuid(7), job="y")).odd
+    assert odd.startswith("host gn01 has two GPUs of index 0 at one time")
+    assert """label job differs ('x', 'y'); read one of them with --match 'job="x"'""" in odd
+
+
+ONE_GPU = {
+    "one GPU that two clusters' servers scrape": (dcgm(UTIL, [9] * 3, cluster="a"), dcgm(UTIL, [9] * 3, cluster="b")),
+    "a GPU in the place of another": (dcgm(UTIL, [9] * 3), dcgm(UTIL, [9] * 3, start_s=300, UUID=uuid(7))),
+    "instances of one GPU": (dcgm(UTIL, [9] * 3, GPU_I_ID="1"), dcgm(UTIL, [9] * 3, GPU_I_ID="2")),
+    "exporters that number otherwise": (dcgm(UTIL, [9] * 3), slurm(9)),
+}
+
+
+@pytest.mark.parametrize("series", ONE_GPU)
+def test_what_is_no_second_gpu_is_no_question(series: str) -> None:
+    assert not [each.odd for each in rows_of(*ONE_GPU[series]).values() if each.odd]
 
 
 def given(found: Any) -> list[tuple[object, ...]]:
