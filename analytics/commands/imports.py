@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if isinstance(kind, prometheus.ImportPrometheus):
             subcommand.set_defaults(import_kind=prometheus.run)
         else:
+            subcommand.add_argument("--check", action="store_true", help="only print what the files would give")
             subcommand.set_defaults(import_kind=files.run, importer=kind)
 
 

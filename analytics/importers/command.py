@@ -125,6 +125,9 @@ def run(args: argparse.Namespace) -> int:
     contradictory = ContradictoryTimes()
     contradictory.add(imported.gpu)
     outcome = ImportOutcome(imported, overview, odd, contradictory, None, lake.root)
+    if args.check:
+        show(json.dumps(as_json(outcome), indent=2) if args.json else as_text(outcome))
+        return 0
     if odd and not args.yes:
         ask(odd, as_text(outcome), json.dumps(as_json(outcome), indent=2) if args.json else as_text(outcome))
     parts = with_progress(imported.by_host or (imported,), "publishing")

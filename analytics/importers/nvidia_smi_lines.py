@@ -127,7 +127,7 @@ def parse_lines(source: ImportSource, fields: Sequence[str] | None, tally: Tally
 
     Raises UsageError for a file without header where `fields` is None, InputError for a file without timestamps.
     """
-    text, separator = _separated_text(source.text or b"", fields)
+    text, separator = _separated_text(source.path, source.text or b"", fields)
     reader = _Reader(separator.join(fields or ()), separator.join(fields or ()), separator)
     parts = [part for chunk in _chunks(text) for part in _parse_chunk(chunk, reader, tally)]
     if fields is None and not reader.block:
@@ -147,27 +147,33 @@ def parse_lines(source: ImportSource, fields: Sequence[str] | None, tally: Tally
 
 
 _SEPARATORS = (",", ";", "\t")
+_HEAD_BYTES, _MOST_BEFORE = 2**16, 20
+"""Where a header is looked for: below some lines of messages."""
 
 
-def _separated_text(text: bytes, fields: Sequence[str] | None) -> tuple[bytes, str]:
+def _separated_text(path: str, text: bytes, fields: Sequence[str] | None) -> tuple[bytes, str]:
     """Return the lines without quotes, and their separator: nvidia-smi's comma, or what a spreadsheet saves in its place."""
-    head = next((line for line in text[:_CHUNK_BYTES].decode().splitlines() if line.strip()), "")
+    heads = text[:_HEAD_BYTES].decode(errors="ignore").split("\n")
+    heads = [line for line in heads if line.strip()][:_MOST_BEFORE] or [""]
     if fields is None:
-        separator = max(
-            _SEPARATORS, key=lambda each: sum(name in KNOWN for name, _ in Header.of(_bare(head), each).fields)
-        )
+        known = {each: max(_known_fields(line, each) for line in heads) for each in _SEPARATORS}
+        separator = max(_SEPARATORS, key=known.__getitem__)
     else:
-        separator = min(_SEPARATORS, key=lambda each: abs(len(fields) - 1 - head.count(each)))
+        separator = min(_SEPARATORS, key=lambda each: abs(len(fields) - 1 - heads[0].count(each)))
     if b'"' not in text:
         return text, separator
     # a quoted cell may hold the separator, and no cell holds a tab
-    rows = csv.reader(text.decode().replace("\t", " " if separator != "\t" else "\t").splitlines(), delimiter=separator)
-    lines = "\n".join("\t".join(row) for row in rows).encode()
-    return (lines + b"\n" if text.endswith(b"\n") else lines), "\t"
+    lines = (line if separator == "\t" else line.replace("\t", " ") for line in text.decode().splitlines())
+    try:
+        rows = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+        plain = "\n".join("\t".join(row) for row in rows).encode()
+    except csv.Error as error:
+        raise InputError(f"{path} has a line that no CSV has", "record it again, or save it without quotes") from error
+    return (plain + b"\n" if text.endswith(b"\n") else plain), "\t"
 
 
-def _bare(line: str) -> str:
-    return line.replace('"', "")
+def _known_fields(line: str, separator: str) -> int:
+    return sum(name in KNOWN for name, _ in Header.of(line.replace('"', ""), separator).fields)
 
 
 def _chunks(text: bytes) -> Iterator[bytes]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import math
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
@@ -253,11 +254,17 @@ def _values(metrics: Mapping[str, float], *, goes_on: bool) -> Iterator[tuple[st
             continue
         column = lake_column(_METRICS[name])
         order = ("last",) if goes_on else ("mean",) if name in _SHARES else ("last", "mean")
-        value = next((metrics[at] for each in order if (at := f"{key}/{each}") in metrics), None)
+        value = _first_number(metrics, [f"{key}/{each}" for each in order])
         if value is not None:
             yield column.name, value * _factor(key, column)
         if name == "gpu_utilization" and not goes_on and f"{key}/max" in metrics:
             yield "gpu_util_max_pct", metrics[f"{key}/max"] * _factor(key, column)
+
+
+def _first_number(values: Mapping[str, float], keys: Sequence[str]) -> float | None:
+    """Return the first of these values that is a number; NaN, for a later count, where some are there and none is one."""
+    there = [values[key] for key in keys if key in values]
+    return next((value for value in there if not math.isnan(value)), there[0] if there else None)
 
 
 @cache
@@ -291,7 +298,7 @@ def _is_alive(record: CollectedRecord, pid: int) -> bool:
 
 
 def _last_value(values: Mapping[str, float], key: str) -> int | None:
-    value = values.get(f"{key}/last", values.get(f"{key}/mean"))
+    value = _first_number(values, (f"{key}/last", f"{key}/mean"))
     return None if value is None or not 0 <= value < 2**43 else int(value * BYTES["MiB"])
 
 

@@ -12,9 +12,12 @@ Labels = Mapping[str, str]
 """The labels of one series, its name as `__name__`."""
 
 
+_UNKNOWN = ("", "N/A", "[N/A]", "n/a")
+
+
 def first_label(labels: Labels, names: tuple[str, ...]) -> str:
-    """Return the value of the first of these labels that is present and not empty; empty where there is none."""
-    return next((labels[name] for name in names if labels.get(name)), "")
+    """Return the value of the first of these labels that states one; empty where none does."""
+    return next((labels[name] for name in names if labels.get(name, "") not in _UNKNOWN), "")
 
 
 SAMPLE_SCHEMA: dict[str, pl.DataType] = {"series": pl.UInt32(), "time_ms": pl.Int64(), "value": pl.Float64()}

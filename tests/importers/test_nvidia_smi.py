@@ -317,6 +317,14 @@ SAVED = {
         '"timestamp";"uuid";"memory.used [MiB]";"power.draw [W]"',
         *(f'"20/11/2026 10:00:{n}0";"GPU-a";"9000 MiB";"88,1 W"' for n in range(3)),
     ),
+    "for Excel, below a message": saved(
+        'sep=;\nWarning: persistence mode is off\n"timestamp";"uuid";"memory.used [MiB]";"power.draw [W]"',
+        *(f'"2026/11/20 10:00:{n}0";"GPU-a";"9000 MiB";"88,10 W"' for n in range(3)),
+    ),
+    "quotes behind nvidia-smi's blanks": saved(
+        "timestamp, uuid, memory.used [MiB], power.draw [W]",
+        *(f'2026/11/20 10:00:{n}0.000, GPU-a, 9000 MiB, "88,10 W"' for n in range(3)),
+    ),
     "thousands and decimals": saved(
         "timestamp;uuid;memory.used [KiB];power.draw [mW]",
         *(f"2026-11-20 10:00:{n}0;GPU-a;9.216.000,0;88.100,0" for n in range(3)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.importers.conftest import KEYS, NOON, query
+from tests.importers.conftest import KEYS, NOON, files, query
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -281,3 +281,8 @@ def test_shapes_that_do_not_fit_are_one_sentence(
     fallow_import("series", "--time", "t", *(each.replace("{}:", f"{dump}:") for each in flags)).refused(
         said, code=code
     )
+
+
+def test_a_check_says_what_a_file_would_give_and_writes_nothing(one: Run, place: str) -> None:
+    done = one(f"t,g,v\n{NOON},a,45\n{NOON + 10},a,45\n", "--check")
+    assert (done.summary["published"], done.summary["rows"]["kept"], files(place)) == (False, 2, [])
