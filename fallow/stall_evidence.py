@@ -109,7 +109,7 @@ ACTIVITY_MOST: Mapping[str, float] = MappingProxyType(
 )
 """The largest value without work, by column of `gpu`. Any known value above its limit is work."""
 
-ACTIVITY_NEEDED = ("tensor_active_pct", "fp32_active_pct", "dram_active_pct", "pcie_rx_bytes_per_s")
+ACTIVITY_NEEDED = ("tensor_active_pct", "dram_active_pct", "pcie_rx_bytes_per_s")
 """The columns that must be known before activity counts as a witness. Launches cross PCIe, so its traffic tells tiny kernels, which
 leave the other counters near 0 as well, from one kernel that waits."""
 

@@ -11,6 +11,7 @@ from analytics.language.sentences import tr
 from analytics.money.window_money import open_prices
 from analytics.plan.fit import fit_model, fit_seen, measured_tokens
 from analytics.plan.model_needs import (
+    LOSSES,
     METHODS,
     OPTIMIZERS,
     PRECISIONS,
@@ -18,7 +19,6 @@ from analytics.plan.model_needs import (
     ModelShape,
     Serving,
     Training,
-    is_compressed,
     missing_keys,
     read_config,
     shape_of,
@@ -38,7 +38,7 @@ from analytics.tables.table import Table
 from fallow.errors import UsageError
 
 _SERVING_FLAGS = ("bits", "requests")
-_TRAINING_FLAGS = ("batch", "optimizer", "precision", "rank", "no_checkpointing")
+_TRAINING_FLAGS = ("batch", "optimizer", "precision", "rank", "loss", "packed", "no_checkpointing")
 _CONTEXT = 4096
 _MOST = {"context": 100_000_000, "requests": 100_000, "batch": 100_000, "rank": 100_000}
 
@@ -60,6 +60,10 @@ def _flags(parser: argparse.ArgumentParser) -> None:
         "--precision", choices=PRECISIONS, help="precision of full training (default: mixed, 16 and 32 bits)"
     )
     parser.add_argument("--rank", metavar="N", type=int, help="rank of adapters on all linear layers (default: 16)")
+    parser.add_argument(
+        "--loss", choices=LOSSES, help="word scores of the loss: all in 32 or 16 bits, or in chunks (default: fp32)"
+    )
+    parser.add_argument("--packed", action="store_true", default=None, help="all sequences have the full length")
     parser.add_argument("--no-checkpointing", action="store_true", default=None, help="keep all activations in memory")
 
 
@@ -76,8 +80,8 @@ def _model(args: argparse.Namespace) -> ModelShape | tuple[Table, ...]:
         return ()
     config, file = read_config(args.config_json), Path(args.config_json)
     name = file.parent.name if file.name == "config.json" and file.parent.name else file.name
-    if (lacks := missing_keys(config)) or is_compressed(config):
-        return missing_model(name, lacks, is_compressed=is_compressed(config))
+    if lacks := missing_keys(config):
+        return missing_model(name, lacks)
     return shape_of(config, name)
 
 
@@ -109,6 +113,8 @@ def _work(args: argparse.Namespace) -> Serving | Training:
         precision=args.precision or PRECISIONS[0],
         rank=args.rank or 16,
         is_checkpointed=not args.no_checkpointing,
+        loss=args.loss or LOSSES[0],
+        is_packed=bool(args.packed),
     )
 
 
@@ -154,7 +160,7 @@ def _of_fleet(given: VerbInputs) -> Tables:
     old = old_cards(context, seen_workloads(context, segments), segments, with_idle=given.scope.is_all)
     yield old_card_queue(old)
     if not given.scope.is_personal and (tokens := measured_tokens(context, segments["gpu"].unique())):
-        yield token_costs(tokens, given.whole.money.currency)
+        yield token_costs(tokens, open_prices(given.whole.inputs.settings))
     yield old_card_workloads(old)
     yield old_cards_counted(old)
 

@@ -223,7 +223,7 @@ def _cards(name: str, memory_mib: int | None) -> Iterator[Card]:
     """Return the cards that a catalog may mean: `H100` with its memory; without a memory only cards that are alike."""
     asked = re.sub(r"^RTX(?=[A-Z0-9])", "RTX ", re.sub(r"^A(?=\d000$)", "RTX A", name))
     called = [each for each in cards() if is_called(asked, each.name)]
-    sizes = [each.memory_bytes / 2**20 for each in called]
+    sizes = [each.installed_bytes / 2**20 for each in called]
     wanted = memory_mib or (min(sizes) if sizes and max(sizes) <= min(sizes) * _MEMORY_MORE else None)
     if wanted is not None:
         yield from (

@@ -1,10 +1,10 @@
 """The price of a GPU-hour: the site's own table, and a catalog of public list prices for other GPUs.
 
 The built-in catalog (`catalog.csv`) has public list prices per GPU-hour, each with its day and source. They are
-on-demand prices of the same GPU in a public cloud, with its share of the host, and not what a site pays. Every figure
+prices of the same GPU in a public cloud, with its share of the host, and not what a site pays. Every figure
 comes from a public record of that day and none is guessed: a model without a listed price or without a day is not in
-the catalog. `AWS p5.48xlarge / 8` is the hourly price of that instance divided by its eight GPUs. All prices are on
-demand, without any discount. `starting at` is the lowest price of a marketplace, for models without another listing.
+the catalog. `AWS p5.48xlarge / 8` is the hourly price of that instance divided by its eight GPUs. Prices are on demand,
+without any discount, or the lowest that a marketplace asks (`lowest`), for models without another listing.
 """
 
 from __future__ import annotations
@@ -97,6 +97,7 @@ class Price:
         stated: the figure as stated, if it was not stated per hour in the book's currency.
         kind: bought or rented; None if the table does not have it.
         yearly_cost: the running cost of a bought GPU that is a part of `hourly`.
+        listing: what a list price is, `on_demand` or the `lowest` of a marketplace; None for the site's.
     """
 
     hourly: Decimal
@@ -109,6 +110,12 @@ class Price:
     stated: str | None = None
     kind: TableKind | None = None
     yearly_cost: Decimal | None = None
+    listing: str | None = None
+
+    @property
+    def basis(self) -> str:
+        """Return what the price is of. Prices of two kinds are not compared."""
+        return self.listing or self.kind or self.origin
 
 
 @cache
@@ -118,7 +125,10 @@ def catalog() -> Mapping[str, Price]:
     found = {}
     for row in csv.DictReader(text.splitlines()):
         hourly, day = Decimal(row["hourly"]), date.fromisoformat(row["date"])
-        found[row["model"]] = Price(hourly, row["currency"], day, row["source"], "catalog", row["model"], None)
+        price = Price(
+            hourly, row["currency"], day, row["source"], "catalog", row["model"], None, listing=row["listing"]
+        )
+        found[row["model"]] = price
     return found
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
+from importlib import resources
 
 import polars as pl
 
+from analytics.cards import words
 from analytics.frames import with_mapped
 from analytics.money.energy import KNOWN_MIN, MJ_PER_KWH
 from analytics.money.prices import PriceBook
@@ -154,6 +158,34 @@ def _with_payers(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
     teams = [context.owners.team(user, namespace) for user, namespace in payers.iter_rows()]
     named = payers.with_columns(team=pl.Series(teams, dtype=pl.String))
     return met.join(named, on=["user", "namespace"], how="left", nulls_equal=True).drop("account", "user", "at")
+
+
+@dataclass(frozen=True)
+class ApiPrice:
+    """What a provider asks for a model behind an API, per million tokens."""
+
+    provider: str
+    input_per_million: float
+    output_per_million: float
+    date: date
+    source: str
+
+
+def api_price(served: str, prices: PriceBook) -> ApiPrice | None:
+    """Return the lowest listed price of a served model (api_prices.csv), by its name; None without one in a known currency."""
+    text = resources.files("analytics.money").joinpath("api_prices.csv").read_text(encoding="utf-8")
+    found = [
+        ApiPrice(
+            row["provider"],
+            float(row["input"]) * float(rate),
+            float(row["output"]) * float(rate),
+            date.fromisoformat(row["date"]),
+            row["source"],
+        )
+        for row in csv.DictReader(text.splitlines())
+        if words(row["model"]) <= words(served) and (rate := prices.rate(row["currency"])) is not None
+    ]
+    return min(found, key=lambda each: each.output_per_million, default=None)
 
 
 _SAME_SIZE = 0.05

@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 import math
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
 from typing import Any
 
 from analytics.cards import Card
@@ -21,13 +24,12 @@ from fallow.given_file import SETTINGS_BYTES, given_bytes
 ENCODERS = ("bert", "roberta", "xlm-roberta", "distilbert", "electra", "deberta", "deberta-v2", "modernbert")
 """`model_type` of models that read a text at once: they keep no keys and values, and generate no next word."""
 
-_GATED = ("silu", "swish", "swiglu", "geglu")
-_GATED_TYPES = ("gemma", "qwen", "chatglm")
-"""Types whose feed-forward layers have a third matrix, whatever the activation is called, or without a named activation."""
+_GATED = ("silu", "swish", "swiglu", "geglu", "")
+"""Activations of feed-forward layers with a third matrix, in types that are not in the table; without one, the larger layer."""
 
 _NAMES = {
     "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
-    "hidden": ("hidden_size", "n_embd", "d_model", "dim"),
+    "hidden": ("hidden_size", "n_embd", "n_embed", "d_model", "dim"),
     "heads": ("num_attention_heads", "n_head", "n_heads"),
     "vocabulary": ("vocab_size", "padded_vocab_size"),
 }
@@ -43,7 +45,7 @@ _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 
 @dataclass(frozen=True)
 class ModelShape:
-    """The layout of a transformer. All its layers are alike."""
+    """The layout of a transformer. All its layers are alike, but for the first ones of some models with experts."""
 
     name: str
     layers: int
@@ -62,6 +64,18 @@ class ModelShape:
     """Experts that work on each token; 1 of 1 without experts."""
     shared_mlp: int = 0
     """Width of the feed-forward layer beside the experts."""
+    dense_layers: int = 0
+    """First layers without experts."""
+    dense_mlp: int = 0
+    """Width of their feed-forward layer."""
+    kv_rank: int = 0
+    """Width of compressed keys and values (multi-head latent attention); 0 if they are kept as they are."""
+    query_rank: int = 0
+    """Width of compressed queries; 0 without compression."""
+    rope_size: int = 0
+    """Part of a head that has the position. With compression, all heads share this part of the key."""
+    value_size: int = 0
+    """Width of a head's values with compression; else that of the head."""
     is_encoder: bool = False
     stated: float | None = None
     """Stated number of parameters; None if none is stated."""
@@ -95,22 +109,34 @@ class ModelShape:
 
     @property
     def kv_values_per_token(self) -> int:
-        """Return the keys and values kept per token, over all layers."""
-        return 0 if self.is_encoder else 2 * self.layers * self.kv_heads * self.head_size
+        """Return the keys and values kept per token, over all layers; compressed ones as DeepSeek-V2 keeps them (2.1.3)."""
+        width = self.kv_rank + self.rope_size if self.kv_rank else 2 * self.kv_heads * self.head_size
+        return 0 if self.is_encoder else self.layers * width
 
     @property
     def adapted_per_rank(self) -> int:
         """Return the parameters of a LoRA adapter of rank 1 on all linear layers: the inputs and outputs of each layer."""
-        query, key = self.heads * self.head_size, self.kv_heads * self.head_size
-        attention = 2 * (self.hidden + query) + 2 * (self.hidden + key)
+        attention = sum(width + height for width, height in self._attention)
         return self.layers * (attention + self.mlp_matrices * (self.hidden + self.active_mlp))
 
+    @property
+    def _attention(self) -> tuple[tuple[int, int], ...]:
+        """Return inputs and outputs of each matrix of an attention layer."""
+        hidden, query = self.hidden, self.heads * self.head_size
+        if not self.kv_rank:
+            key = self.kv_heads * self.head_size
+            return (hidden, query), (hidden, key), (hidden, key), (query, hidden)
+        value = self.heads * self.value_size
+        expanded = self.heads * (self.head_size - self.rope_size) + value
+        rank = self.query_rank
+        queries = ((hidden, rank), (rank, query)) if rank else ((hidden, query),)
+        return *queries, (hidden, self.kv_rank + self.rope_size), (self.kv_rank, expanded), (value, hidden)
+
     def _layers(self, experts: int) -> float:
-        query, key = self.heads * self.head_size, self.kv_heads * self.head_size
-        attention = self.hidden * (2 * query + 2 * key)
-        return float(
-            self.layers * (attention + self.mlp_matrices * self.hidden * (self.mlp * experts + self.shared_mlp))
-        )
+        attention = sum(width * height for width, height in self._attention)
+        mixed = (self.layers - self.dense_layers) * (self.mlp * experts + self.shared_mlp)
+        mlp = self.mlp_matrices * self.hidden * (mixed + self.dense_layers * self.dense_mlp)
+        return float(self.layers * attention + mlp)
 
 
 TYPICAL = (
@@ -156,35 +182,48 @@ def missing_keys(config: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(names[0] for names in _NAMES.values() if _first(config, names) is None)
 
 
-def is_compressed(config: Mapping[str, Any]) -> bool:
-    """Return whether keys and values are compressed (DeepSeek's latent attention). This layout cannot describe that."""
-    return config.get("kv_lora_rank") is not None
+@cache
+def _architectures() -> Mapping[str, Mapping[str, Any]]:
+    """Return what Transformers takes where a config has no such key, by the beginning of `model_type`."""
+    return tomllib.loads(resources.files(__package__).joinpath("architectures.toml").read_text(encoding="utf-8"))
 
 
 def shape_of(config: Mapping[str, Any], name: str) -> ModelShape:
-    """Return the layout in a config without missing keys."""
-    layers, hidden, heads, vocabulary = (_first(config, names) or 0 for names in _NAMES.values())
+    """Return the layout in a config without missing keys. Other keys have the values of the architecture."""
     kind = str(config.get("model_type", ""))
+    known = max((each for each in _architectures() if kind.startswith(each)), key=len, default="")
+    config = {**_architectures().get(known, {}), **{key: value for key, value in config.items() if value is not None}}
+    layers, hidden, heads, vocabulary = (_first(config, names) or 0 for names in _NAMES.values())
     activation = str(config.get("hidden_act") or config.get("hidden_activation") or "").lower()
-    gated = activation in _GATED or kind.startswith(_GATED_TYPES)
+    gated = config.get("gated", activation in _GATED)
     experts = _first(config, _EXPERTS) or 1
     tied = config.get("tie_word_embeddings")
     # Falcon's larger models say `multi_query` although they have several, by a layout of their own
     has_one_kv_head = config.get("multi_query") and not config.get("new_decoder_architecture")
+    mlp = (_first(config, _MLP if experts > 1 else _MLP[1:]) or 4 * hidden) // (2 if kind == "qwen" else 1)
+    rank, rope = (_first(config, (key,)) or 0 for key in ("kv_lora_rank", "qk_rope_head_dim"))
+    head = (_first(config, ("qk_nope_head_dim",)) or 0) + rope if rank else _first(config, ("head_dim",))
     return ModelShape(
         name=name,
         layers=layers,
         hidden=hidden,
         heads=heads,
-        kv_heads=1 if has_one_kv_head else _first(config, _KV_HEADS) or heads,
-        head_size=_first(config, ("head_dim",)) or hidden // heads,
-        mlp=(_first(config, _MLP) or 4 * hidden) // (2 if kind == "qwen" else 1),  # the first Qwen states both halves
+        kv_heads=1 if has_one_kv_head or rank else _first(config, _KV_HEADS) or heads,
+        head_size=head or hidden // heads,
+        mlp=mlp,  # the first Qwen states both halves
         vocabulary=vocabulary,
         mlp_matrices=3 if gated else 2,
         is_tied=tied if isinstance(tied, bool) else not gated,
         experts=experts,
         active_experts=(_first(config, ("num_experts_per_tok",)) or 2) if experts > 1 else 1,
-        shared_mlp=_first(config, ("shared_expert_intermediate_size",)) or 0,
+        shared_mlp=_first(config, ("shared_expert_intermediate_size",))
+        or (_first(config, ("n_shared_experts",)) or 0) * mlp,
+        dense_layers=(_first(config, ("first_k_dense_replace",)) or 0) if experts > 1 else 0,
+        dense_mlp=_first(config, ("intermediate_size",)) or 0,
+        kv_rank=rank,
+        query_rank=(_first(config, ("q_lora_rank",)) or 0) if rank else 0,
+        rope_size=rope if rank else 0,
+        value_size=(_first(config, ("v_head_dim",)) or 0) if rank else 0,
         is_encoder=kind in ENCODERS,
     )
 
@@ -212,6 +251,7 @@ PREFILL_TOKENS = 8192
 METHODS = ("full", "lora", "qlora")
 OPTIMIZERS = ("adamw", "adamw8bit")
 PRECISIONS = ("mixed", "bf16", "fp32")
+LOSSES = ("fp32", "bf16", "chunked")
 
 _WEIGHT = {"mixed": 2, "bf16": 2, "fp32": 4}
 _MASTER = {"mixed": 4, "bf16": 0, "fp32": 0}
@@ -220,6 +260,13 @@ _STATES = {"mixed": 8, "bf16": 4, "fp32": 8}
 _EIGHT_BIT_STATES = 2
 _ADAPTER_BYTES = {"adamw": 16, "adamw8bit": 10}
 """Weight, gradient and optimizer states of an adapter's parameter, which is trained in 32 bits."""
+_LOGIT_BYTES = {"fp32": 16, "bf16": 10, "chunked": 4}
+"""For each token and word: 16-bit scores and their gradient; with them the loss's copies in 32 or 16 bits, or of a chunk only."""
+_FREE_SHARE = {True: 0.1, False: 0.7}
+"""Free parts of the blocks that PyTorch's allocator holds, as a share of what comes and goes in a step: with sequences of one
+length, and of many (in-sample, docs/fit.md)."""
+_QLORA_BITS = 4.5
+"""Bits of a weight in NF4 with a 32-bit scale for 64 of them, as bitsandbytes stores them unless told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -250,6 +297,17 @@ class Training:
     """True if only the inputs of layers are kept and the rest is recomputed."""
     has_flash: bool = True
     """True if attention keeps no matrix of scores."""
+    loss: str = "fp32"
+    """`fp32`: scores of words in 32 bits, as Transformers; what PEFT trains or does not quantise too. `bf16`: in 16 bits.
+    `chunked`: for a part of the tokens at a time (Liger, Unsloth, torchtune, LitGPT)."""
+    is_packed: bool = False
+    """True if all sequences have one length."""
+
+    @property
+    def residual_width(self) -> int:
+        """Return 2 if the values between layers have 32 bits, else 1: PEFT keeps the embedding of a quantised model so."""
+        by_peft = self.method == "qlora" and self.loss == "fp32" and self.precision == "mixed"
+        return 2 if self.precision == "fp32" or by_peft else 1
 
 
 @dataclass(frozen=True)
@@ -282,7 +340,7 @@ def serving_need(shape: ModelShape, serving: Serving, cards: int = 1) -> MemoryN
 
 
 def training_need(shape: ModelShape, training: Training, cards: int = 1) -> MemoryNeed:
-    """Return the share of each card; parts: weights, gradients, optimizer, adapters, activations, logits, runtime.
+    """Return the share of each card; parts: weights, gradients, optimizer, adapters, activations, logits, free, runtime.
 
     Bytes per parameter as in ZeRO (Rajbhandari et al. 2020, section 3.1), activations as in Korthikanti et al. 2022
     (section 4), with the layout's own widths.
@@ -295,16 +353,23 @@ def training_need(shape: ModelShape, training: Training, cards: int = 1) -> Memo
         gradients = parameters * _GRADIENT[training.precision]
         optimizer, adapters = parameters * (_MASTER[training.precision] + states), 0.0
     else:
-        weights = weight_bytes(shape, 4 if training.method == "qlora" else 16)
+        blocks = shape.parameters - shape.embedding
+        weights = blocks * (_QLORA_BITS / 8 if training.method == "qlora" else 2)
+        weights += shape.embedding * 2 * training.residual_width
         gradients = optimizer = 0.0
         adapters = float(shape.adapted_per_rank * training.rank * _ADAPTER_BYTES[training.optimizer])
+    activations, logits = activation_bytes(shape, training), _logit_bytes(shape, training)
+    # of split weights, a card holds two whole layers and the embedding while it works on them
+    gathered = (2 * (weights - 2 * shape.embedding) / shape.layers + 2 * shape.embedding) * (1 - 1 / cards)
     return _need(
         ("weights", weights / cards),
+        ("gathered", gathered),
         ("gradients", gradients / cards),
         ("optimizer", optimizer / cards),
         ("adapters", adapters / cards),
-        ("activations", activation_bytes(shape, training)),
-        ("logits", _logit_bytes(shape, training)),
+        ("activations", activations),
+        ("logits", logits),
+        ("free", _FREE_SHARE[training.is_packed] * (activations + logits)),
         ("runtime", RUNTIME_BYTES),
     )
 
@@ -319,25 +384,29 @@ def activation_bytes(shape: ModelShape, training: Training) -> float:
 
     Per token in 16 bits: the inputs of attention and feed-forward layer, queries, keys, values and their result, 4
     (gated) or 2 values per unit of the feed-forward layer's width, and the norms, which keep their input and their
-    result in 32 bits. In 32 bits everything is twice as large, but the norms keep only one of the two.
+    result in 32 bits. In 32 bits everything is twice as large, but the norms keep only one of the two. Adapters in 32
+    bits keep a copy of their input.
     """
     wide = 2 if training.precision == "fp32" else 1
-    query, key = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+    query = shape.heads * shape.head_size
+    key = query if shape.kv_rank else shape.kv_heads * shape.head_size
     linear = 2 * (2 * shape.hidden + 2 * query + 2 * key)
+    if training.method != "full" and training.loss == "fp32" and training.precision != "bf16":
+        linear += 4 * ((2 + shape.mlp_matrices) * shape.hidden + query + shape.active_mlp)
     norms = (16 if wide == 1 else 8) * shape.hidden
     mlp = 2 * (4 if shape.mlp_matrices == 3 else 2) * shape.active_mlp
     scores = 0 if training.has_flash else shape.heads * training.sequence * (4 * wide + 1)
     tokens = training.sequence * training.batch
     layer = tokens * ((linear + mlp) * wide + norms + scores)
-    inputs = tokens * 2 * wide * shape.hidden
+    inputs = tokens * 2 * training.residual_width * shape.hidden
     return float(layer + inputs * shape.layers if training.is_checkpointed else layer * shape.layers)
 
 
 def _logit_bytes(shape: ModelShape, training: Training) -> float:
-    """Return the bytes of the scores of every word for every token: in 16 bits, as 32-bit values for the loss, and their gradient."""
+    """Return the bytes of the scores of every word for every token, and of what the loss makes of them."""
     if shape.is_encoder:
         return 0.0
-    return float(training.sequence * training.batch * shape.vocabulary * (8 if training.precision == "fp32" else 10))
+    return float(training.sequence * training.batch * shape.vocabulary * _LOGIT_BYTES[training.loss])
 
 
 def _working_bytes(shape: ModelShape, serving: Serving, cards: int) -> float:
@@ -405,8 +474,9 @@ def serving_bounds(
     read += 2 * shape.kv_values_per_token * serving.context * serving.requests
     operations = 2 * (layers + output)
     decode = None
-    if flow is not None and peak is not None and not shape.is_encoder:
-        decode = serving.requests / max(read / flow, operations * serving.requests / peak)
+    if flow is not None and not shape.is_encoder:
+        computed = 0.0 if peak is None else operations * serving.requests / peak
+        decode = serving.requests / max(read / flow, computed)
     watts = None if card.tdp_w is None else card.tdp_w * sm_share * cards
     return TokenBounds(decode, None if peak is None else peak / (2 * layers), number_format, watts)
 

@@ -235,7 +235,7 @@ def _current_offers(curve: NeedCurve, book: PriceBook) -> Iterator[GpuOffer]:
     if price is not None and price.origin == "site":
         yield GpuOffer("own", "", curve.model, price.hourly, price.date, price.source)
     listed = book.from_catalog(curve.model)
-    if listed is not None:
+    if listed is not None and listed.listing == "on_demand":
         yield GpuOffer("on_demand", "", curve.model, listed.hourly, listed.date, listed.source)
 
 

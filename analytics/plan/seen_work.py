@@ -14,7 +14,7 @@ from analytics.money.prices import PriceBook
 from analytics.plan.model_needs import MemoryNeed
 from analytics.rules.preallocated import cache_use
 from analytics.states import UNUSED
-from analytics.workloads.cards import Demand, Offer, present_gpus, shelf
+from analytics.workloads.cards import Demand, Offer, present_gpus, priced, shelf
 from analytics.workloads.ledger_rows import gpu_ms_of
 from analytics.workloads.mig_profiles import MigFit, fits
 from analytics.workloads.model import Context, once_per_context
@@ -26,7 +26,7 @@ from analytics.workloads.workloads import RUN_MIN_MS, nvlinked, runs_with_worklo
 COUNTS = (1, 2, 4, 8)
 """Numbers of cards over which a model is split, all on one host."""
 
-NVLINK, PCIE = "NVLink", "PCIe"
+PCIE = "PCIe"
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,17 @@ class CardOption:
     """Price of all these cards together; None if unknown."""
     origin: str | None = None
     """Source of the price: the site or the catalog."""
+    basis: str | None = None
+    """What the price is of, as of an `Offer`."""
     is_tight: bool = False
     """True if the estimate fits, but not with its error margin."""
 
     @property
     def link(self) -> str | None:
-        """Return the link between several cards; None for a single card."""
+        """Return the link that joins all cards, PCIe if another one joins fewer; None for a single card."""
         if self.count == 1:
             return None
-        return NVLINK if self.card.nvlink_gb_per_s else PCIE
+        return self.card.link if self.card.link and self.count <= self.card.link_cards else PCIE
 
     @property
     def sm_share(self) -> float:
@@ -70,7 +72,7 @@ class CardOption:
 def card_options(
     offers: Iterable[Offer], need_of: Callable[[int], MemoryNeed], counts_of: Callable[[Offer], Sequence[int]]
 ) -> tuple[CardOption, ...]:
-    """Return for each offer the fewest cards that fit the workload, and for fleet cards the smallest part: sure ones first, then the cheapest.
+    """Return for each offer the fewest cards that fit, and for fleet cards the smallest part: sure ones first, by kind of price, the cheapest first.
 
     Args:
         offers: the cards, with the price of a card.
@@ -90,17 +92,14 @@ def unknown_models(context: Context) -> tuple[str, ...]:
     """Return the fleet's models that are not in the table of cards. Their fit is unknown."""
     there = present_gpus(context)
     devices = [each for each in context.inventory.devices.values() if each.gpu in there and not each.parent_gpu]
-    return tuple(sorted({each.model for each in devices if each.model and card(each.model) is None}))
+    models = {each.model for each in devices if each.model and card(each.model, each.mem_total_bytes) is None}
+    return tuple(sorted(models))
 
 
 def market_offers(context: Context, prices: PriceBook) -> tuple[Offer, ...]:
     """Return the cards that the fleet does not have, with consumer cards; without a price if none is known."""
     own = {offer.card for offer in fleet_offers(context)}
-    found = ((each, prices.hourly(each.name, None)) for each in cards() if each not in own)
-    return tuple(
-        Offer(each) if price is None else Offer(each, hourly=float(price.hourly), origin=price.origin)
-        for each, price in found
-    )
+    return tuple(priced(Offer(each), prices.hourly(each.name, None)) for each in cards() if each not in own)
 
 
 @once_per_context
@@ -133,6 +132,8 @@ def times_as_long(demand: Demand, present: Card, option: CardOption) -> float | 
 
 
 def _options(offer: Offer, need_of: Callable[[int], MemoryNeed], counts: Sequence[int]) -> Iterator[CardOption]:
+    if offer.card.is_alone:
+        counts = [count for count in counts if count == 1]
     if 1 in counts and offer.model is not None:  # no provider rents out a part of a card at its share of the price
         alone = need_of(1)
         for part in fits(offer.card.name):
@@ -158,14 +159,25 @@ def _option(offer: Offer, count: int, need: MemoryNeed, part: MigFit | None) -> 
         there=offer.gpus,
         hourly=None if offer.hourly is None else offer.hourly * count * share,
         origin=offer.origin,
+        basis=offer.basis,
         is_tight=need.high > memory,
     )
 
 
-def _rank(option: CardOption) -> tuple[bool, bool, float, int, float, str]:
-    price = option.hourly or 0.0
+PRICE_KINDS = ("site", "buy", "reserved", "on_demand", "spot", "lowest")
+"""Kinds of prices, in the order of tables: an option is cheaper than another only within a kind."""
+
+
+def price_rank(option: CardOption) -> tuple[int, float]:
+    """Return the sort key of an option's price: by kind, the cheapest first, and those without a price last."""
+    if option.hourly is None:
+        return len(PRICE_KINDS), 0.0
+    return PRICE_KINDS.index(option.basis or PRICE_KINDS[0]), option.hourly
+
+
+def _rank(option: CardOption) -> tuple[bool, tuple[int, float], int, float, str]:
     memory = option.card.memory_bytes * option.memory_share
-    return (option.is_tight, option.hourly is None, price, option.count, memory, option.card.name)
+    return (option.is_tight, price_rank(option), option.count, memory, option.card.name)
 
 
 @dataclass(frozen=True)
@@ -242,7 +254,7 @@ def _seen(context: Context, row: dict[str, Any], *, is_linked: bool) -> SeenWork
         served_bytes=_served_bytes(context, row["work"]) if row["preallocated"] else None,
         is_linked=is_linked,
         demand=demand_of(row, less_memory=False),
-        present=card(row["model"]),
+        present=card(row["model"], row["card_bytes"]),
     )
 
 
@@ -325,9 +337,11 @@ def _idle_ms(context: Context, offers: Sequence[Offer]) -> float:
 
 
 def _is_older(offer: Offer, other: Offer) -> bool:
-    """Return whether a card was released before the other, computes less, and costs no more where both prices are known."""
+    """Return whether a card runs the other's software, was released before, computes less, and costs no more by known prices."""
     rate, other_rate = offer.card.fp16_tflops, other.card.fp16_tflops
-    if rate is None or other_rate is None or rate >= other_rate or offer.card.year >= other.card.year:
+    if offer.card.software != other.card.software or offer.card.year >= other.card.year:
+        return False
+    if rate is None or other_rate is None or rate >= other_rate:
         return False
     return offer.hourly is None or other.hourly is None or offer.hourly <= other.hourly
 

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from analytics.language.language import Sentence
-from analytics.language.quantities import Bytes, Number, Share
+from analytics.language.quantities import Amount, Bytes, Number, Share
 from analytics.language.sentences import tr
 from analytics.workloads import waste
 from analytics.workloads.cards import Offer, shelf
@@ -23,8 +23,8 @@ from analytics.workloads.finding_parts import label, varying, workload_candidate
 from analytics.workloads.ledger_rows import gpus_on, highest
 from analytics.workloads.model import Context, EvidenceValue, gpus_of, of_gpus
 from analytics.workloads.rule import Candidate, HistoryNeed, Rule
-from analytics.workloads.runs import NEED_MARGIN, NEED_THRESHOLDS
-from analytics.workloads.smaller_cards import demand_of
+from analytics.workloads.runs import NEED_MARGIN, NEED_THRESHOLDS, segments_of
+from analytics.workloads.smaller_cards import demand_of, saving_of
 from analytics.workloads.workloads import RUN_MIN_MS, WORK_THRESHOLDS, above_a_gpu_day, runs_of, with_demand, workloads
 from fallow.clock import HOUR_MS
 
@@ -59,10 +59,15 @@ class CacheUse:
 
         The remaining memory holds more than the cache (the CUDA context, activations), so the need may be too high.
         """
+        return self.need_at(self.bytes_per_parameter)
+
+    def need_at(self, bytes_per_parameter: float) -> int | None:
+        """Return the need with weights of this width; the cache stays as it is."""
         if self.weights_bytes is None or self.weights_bytes >= self.reserved_bytes:
             return None
         used = self.used_max_ratio * (self.reserved_bytes - self.weights_bytes)
-        return min(round((self.weights_bytes + used) * NEED_MARGIN), self.reserved_bytes)
+        weights = self.weights_bytes * bytes_per_parameter / self.bytes_per_parameter
+        return min(round((weights + used) * NEED_MARGIN), self.reserved_bytes)
 
 
 def preallocated_findings(context: Context) -> Iterator[Candidate]:
@@ -77,7 +82,8 @@ def preallocated_findings(context: Context) -> Iterator[Candidate]:
         if use is None or use.used_max_ratio < FULL_CACHE_RATIO:
             host = runs["host"][0]
             share = float(highest(runs, "mem_share"))
-            offer = _lesser(context, group, use)
+            offer = None if use is None else _lesser(context, group, use.need_bytes)
+            quantised = None if use is None else _quantised(context, group, runs, use, offer)
             # a server keeps what it reserved on purpose, and takes as much at the next start
             serves = bool(runs["reserving"].any()) or 0.88 <= share < 0.95
             framework, setting = ("JAX", "XLA_PYTHON_CLIENT_PREALLOCATE=false") if share < 0.8 else _TENSORFLOW
@@ -92,6 +98,8 @@ def preallocated_findings(context: Context) -> Iterator[Candidate]:
             }
             if offer is not None:
                 numbers |= {"recommended_card": offer.model or offer.card.name, "recommended_hourly": offer.hourly}
+            if quantised is not None:
+                numbers |= quantised.numbers
             yield workload_candidate(
                 context,
                 group,
@@ -99,7 +107,9 @@ def preallocated_findings(context: Context) -> Iterator[Candidate]:
                 failed=_preallocated_unsure(use),
                 # what makes the next start take only what it needs; of a server, whose cache is wanted, a look at its GPUs
                 next_command=monitor_command(host, gpus_on(runs, host)) if serves else f"export {setting}",
-                notes=_without_metrics(framework, serves=serves) if use is None else _with_metrics(share, use, offer),
+                notes=_without_metrics(framework, serves=serves)
+                if use is None
+                else [*_with_metrics(share, use, offer), *([] if quantised is None else quantised.sentences)],
             )
 
 
@@ -129,12 +139,74 @@ PREALLOCATED = Rule(
 _TENSORFLOW = ("TensorFlow", "TF_FORCE_GPU_ALLOW_GROWTH=true")
 
 
-def _lesser(context: Context, group: pl.DataFrame, use: CacheUse | None) -> Offer | None:
-    if use is None or use.need_bytes is None:
+def _lesser(context: Context, group: pl.DataFrame, need_bytes: int | None) -> Offer | None:
+    """Return a smaller card that holds the need and is as fast as the servers use theirs; None without one."""
+    if need_bytes is None:
         return None
     row: dict[str, Any] = group.select(pl.col("util_pct", "sm_pct", "dram_pct").max()).row(0, named=True)
-    demand = demand_of(row | {"peak_bytes": use.need_bytes}, less_memory=True)
+    demand = demand_of(row | {"peak_bytes": need_bytes}, less_memory=True)
     return None if demand is None else shelf(context).choose(group["model"][0], demand)
+
+
+_NARROWER = (
+    (8, 1.0, tr("FP8 without measurable loss, INT8 with 1 to 3 %")),
+    (4, 4.25 / 8, tr("INT4 with a loss close to that of 8 bits")),
+)
+"""Bits, bytes per parameter with scales, and the published loss of accuracy: Llama 3.1 of all sizes, arXiv 2411.02355 (2024)."""
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """A smaller card for servers whose weights take fewer bits."""
+
+    bits: int
+    loss: Sentence
+    need_bytes: int
+    offer: Offer
+    saving: float | None
+    """Saving in the window; None if unknown."""
+    currency: str
+
+    @property
+    def numbers(self) -> dict[str, EvidenceValue]:
+        """Return the evidence."""
+        card = self.offer.model or self.offer.card.name
+        return {
+            "quantised_bits": self.bits,
+            "quantised_need_bytes": self.need_bytes,
+            "quantised_card": card,
+            "quantised_saving": self.saving,
+        }
+
+    @property
+    def sentences(self) -> list[Sentence]:
+        """Return what would fit, at which loss, and the saving."""
+        fits = tr(
+            "with weights of {bits} bits the need is {need}, which {card} holds (published loss on Llama 3.1: {loss}; arXiv 2411.02355)",
+            bits=self.bits,
+            need=Bytes(self.need_bytes),
+            card=self.offer.model or self.offer.card.name,
+            loss=self.loss,
+        )
+        if self.saving is None:
+            return [fits]
+        return [
+            fits,
+            tr("that card would have saved {saving} in this window", saving=Amount(self.saving, self.currency)),
+        ]
+
+
+def _quantised(
+    context: Context, group: pl.DataFrame, runs: pl.DataFrame, use: CacheUse, as_is: Offer | None
+) -> Quantised | None:
+    """Return the most bits with which the servers fit on another smaller card than with their present weights; None without one."""
+    for bits, width, loss in _NARROWER:
+        need = use.need_at(width) if width < use.bytes_per_parameter else None
+        offer = _lesser(context, group, need)
+        if need is not None and offer is not None and (as_is is None or offer.card != as_is.card):
+            saving = saving_of(context, segments_of(context, runs), offer)
+            return Quantised(bits, loss, need, offer, saving, context.costs.currency)
+    return None
 
 
 def _preallocated_unsure(use: CacheUse | None) -> list[str]:

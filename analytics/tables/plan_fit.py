@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 
+from analytics.language.language import Sentence
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Bytes, Number, Share
 from analytics.language.sentences import tr, tr_many
@@ -12,12 +13,14 @@ from analytics.plan.fit import FittedOption, ModelFit
 from analytics.plan.model_needs import ERROR, MemoryNeed, Serving, Training
 from analytics.plan.seen_work import CardOption
 from analytics.tables.names import NAME_MOST, amount, decimals
+from analytics.tables.plan_purchase import KINDS
 from analytics.tables.table import Column, Table, column, fact, single
 
 _UNPRICED = 8
 """Cards without a known price that a document lists after the cards with one."""
 _PARTS = {
     "weights": tr("weights"),
+    "gathered": tr("layers gathered from other cards"),
     "kv_cache": tr("keys and values (KV cache)"),
     "working": tr("working memory"),
     "gradients": tr("gradients"),
@@ -25,6 +28,7 @@ _PARTS = {
     "adapters": tr("adapters"),
     "activations": tr("activations"),
     "logits": tr("word scores (logits)"),
+    "free": tr("free blocks of the allocator"),
     "runtime": tr("runtime"),
     "together": tr("total"),
     "for_sure": tr("safe size"),
@@ -33,6 +37,7 @@ _METHOD_WORDS = {"full": tr("full training"), "lora": "LoRA", "qlora": "QLoRA"}
 
 CARD = column("card", tr("cards"), "name", lambda row: option_words(row.option), "option.card.name")
 FITS = column("fits", tr("fits"), "words", lambda row: tr("tight") if row.option.is_tight else tr("yes"))
+SOFTWARE = column("software", tr("software"), "words", "option.card.software")
 IN_FLEET = column("in_fleet", tr("in the fleet"), "count", "option.there")
 OPTION_FACTS = (
     fact("count", "count", "option.count"),
@@ -44,10 +49,33 @@ OPTION_FACTS = (
 )
 """Columns over rows with an `option`: cards that fit the workload."""
 
+_PRICE_KINDS = {**KINDS, "site": tr("the site's price"), "lowest": tr("lowest of a marketplace")}
+_SOFTWARE = {
+    "CUDA": tr("CUDA: vLLM, SGLang, TensorRT-LLM and llama.cpp run. vLLM needs a card of Volta (2017) or later."),
+    "ROCm": tr(
+        "ROCm: vLLM, SGLang and llama.cpp run in their ROCm builds. TensorRT-LLM and other CUDA programs do not run."
+    ),
+    "Gaudi": tr("Gaudi: vLLM runs with Intel's plugin. Other servers and CUDA programs must be ported."),
+    "oneAPI": tr("oneAPI: vLLM runs on its XPU backend, llama.cpp with SYCL. CUDA programs do not run."),
+    "MPS": tr(
+        "MPS: llama.cpp and MLX run, vLLM with a plugin for Metal. CUDA programs do not run. The GPU shares the host's memory: macOS lets it take two thirds up to 32 GB and three quarters above."
+    ),
+}
+"""What runs on the cards of each software, and what that means for a model's server."""
 
-def hourly(currency: str | None) -> Column:
-    """Return the price of an hour of all cards of an option."""
-    return column("hourly", tr("cost per hour"), "money", lambda row: amount(row.option.hourly, currency))
+
+def hourly(currency: str | None) -> tuple[Column, Column]:
+    """Return the price of an hour of all cards of an option, and the kind of price."""
+    return (
+        column("hourly", tr("cost per hour"), "money", lambda row: amount(row.option.hourly, currency)),
+        column("price_kind", tr("price"), "words", lambda row: _PRICE_KINDS.get(row.option.basis, ""), "option.basis"),
+    )
+
+
+def software_notes(options: Iterable[CardOption]) -> tuple[Sentence, ...]:
+    """Return what runs on some cards."""
+    found = {option.card.software for option in options}
+    return tuple(words for software, words in _SOFTWARE.items() if software in found)
 
 
 def memory_table(found: ModelFit) -> Table:
@@ -92,19 +120,13 @@ def fitted_model(found: ModelFit) -> Table:
     )
 
 
-def missing_model(name: str, lacks: Sequence[str], *, is_compressed: bool) -> tuple[Table, Table]:
+def missing_model(name: str, lacks: Sequence[str]) -> tuple[Table, Table]:
     """Return why a model is not estimated, in words and for programs."""
-    if is_compressed:
-        why = tr(
-            "{name} compresses its keys and values (kv_lora_rank), which fallow cannot estimate. Give --params to estimate its weights with a typical layout.",
-            name=plain(name, NAME_MOST),
-        )
-    else:
-        why = tr(
-            "{name} lacks {keys}, so its memory is unknown. Give --params to use a typical layout of that size.",
-            name=plain(name, NAME_MOST),
-            keys=", ".join(lacks),
-        )
+    why = tr(
+        "{name} lacks {keys}, so its memory is unknown. Give --params to use a typical layout of that size.",
+        name=plain(name, NAME_MOST),
+        keys=", ".join(lacks),
+    )
     words = Table(
         name="memory",
         title=tr("Memory that the model needs"),
@@ -114,7 +136,6 @@ def missing_model(name: str, lacks: Sequence[str], *, is_compressed: bool) -> tu
     columns = (
         fact("name", "name", str),
         fact("missing_keys", "words", lambda _: list(lacks), "array"),
-        fact("is_compressed", "words", lambda _: is_compressed, "boolean"),
     )
     return words, single("missing_model", columns, name)
 
@@ -140,7 +161,13 @@ def fleet_cards(found: ModelFit, currency: str | None) -> Table:
         ),
         rows=found.fleet,
         lines=tuple(map(_card_facts, {each.option.card.name: each.option for each in found.fleet}.values())),
-        notes=(*_unknown_notes(found), _bounds_note(found), *_measured_notes(found.fleet)),
+        notes=(
+            *_unknown_notes(found),
+            *_price_notes(found.fleet, currency),
+            *software_notes(each.option for each in found.fleet),
+            _bounds_note(found),
+            *_measured_notes(found.fleet),
+        ),
         wide=True,
     )
 
@@ -167,8 +194,10 @@ def market_cards(found: ModelFit, currency: str | None) -> Table:
             len(found.market) - shown,
         ),
         notes=(
+            *_price_notes(found.market, currency),
+            *software_notes(each.option for each in found.market),
             tr(
-                "Prices come from the site's table, otherwise from public on-demand list prices; `fallow prices` shows their dates. GeForce cards are listed for sites that may run them."
+                "Prices come from the site's table, otherwise from public list prices; `fallow prices` shows their dates. GeForce cards are listed for sites that may run them."
             ),
         ),
         wide=True,
@@ -197,13 +226,14 @@ def _fit_columns(found: ModelFit, currency: str | None) -> tuple[Column, ...]:
             "number",
             lambda each: decimals(each.bounds.kwh_per_million, 2),
         ),
-        hourly(currency),
+        *hourly(currency),
         column(
             "cost_per_million_at_least",
             tr("per million tokens"),
             "money",
             lambda each: amount(each.bounds.cost_per_million(each.option.hourly), currency),
         ),
+        SOFTWARE,
         *OPTION_FACTS,
         replace(IN_FLEET, audience="programs"),
     )
@@ -301,10 +331,28 @@ def _cheapest(options: Sequence[FittedOption], currency: str | None, nothing: st
             need=need,
         )
     return tr(
-        "The cheapest card that fits the model is {card}, at {price} an hour ({need} on each card).",
+        "The cheapest card that fits the model is {card}, at {price} an hour ({need} on each card). Kind of price: {kind}.",
         card=words,
         price=Amount(first.hourly, currency),
         need=need,
+        kind=_PRICE_KINDS[first.basis or "site"],
+    )
+
+
+def _price_notes(options: Sequence[FittedOption], currency: str | None) -> tuple[Sentence, ...]:
+    """Return the cheapest option of each further kind of price: prices of two kinds are not compared."""
+    firsts: dict[str | None, CardOption] = {}
+    for each in options:
+        if each.option.hourly is not None and not each.option.is_tight:
+            firsts.setdefault(each.option.basis, each.option)
+    return tuple(
+        tr(
+            "Kind of price: {kind}. The cheapest card is {card}, at {price} an hour. It is not compared with other kinds.",
+            kind=_PRICE_KINDS[first.basis or "site"],
+            card=option_words(first),
+            price=Amount(first.hourly, currency),
+        )
+        for first in list(firsts.values())[1:]
     )
 
 
@@ -343,7 +391,13 @@ def _bounds_note(found: ModelFit) -> str:
 
 def _card_facts(option: CardOption) -> str:
     card = option.card
-    link = tr("NVLink {rate} GB/s", rate=Number(card.nvlink_gb_per_s)) if card.nvlink_gb_per_s else tr("no NVLink")
+    if card.link is None:
+        link = tr("no link beside PCIe")
+    elif card.link_gb_per_s is None:
+        link = tr("{link} between {cards} cards", link=card.link, cards=card.link_cards)
+    else:
+        rate = Number(card.link_gb_per_s)
+        link = tr("{link} {rate} GB/s between {cards} cards", link=card.link, rate=rate, cards=card.link_cards)
     return tr(
         "{card}: {there} in the fleet, {generation}, {formats}, {link}",
         card=card.name,

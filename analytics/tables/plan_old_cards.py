@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Bytes, GpuHours, Number
+from analytics.language.quantities import Amount, Bytes, Date, GpuHours, Number
 from analytics.language.sentences import tr, tr_many
-from analytics.plan.fit import OUTPUT_WEIGHT, MeasuredTokens, measured_tokens
+from analytics.money.prices import PriceBook
+from analytics.money.window_money import open_prices
+from analytics.plan.fit import OUTPUT_WEIGHT, ApiPrice, MeasuredTokens, api_price, measured_tokens
 from analytics.plan.seen_work import PATIENT_TIMES, OldCards, PlacedWork, old_cards, seen_workloads
 from analytics.report.report import Report
 from analytics.tables.names import GPU_HOURS, NAME_MOST, amount, card_name, decimals
@@ -39,7 +41,7 @@ def tokens_on_page(report: Report) -> Table | None:
     """Return the cost of tokens; None for people, and if no server counts tokens."""
     gpus = report.part.inside.segments["gpu"].unique()
     found = () if report.scope.is_personal else measured_tokens(report.whole.context, gpus)
-    return token_costs(found, report.money.currency) if found else None
+    return token_costs(found, open_prices(report.whole.inputs.settings)) if found else None
 
 
 def old_card_queue(found: OldCards) -> Table:
@@ -130,8 +132,11 @@ def old_cards_counted(found: OldCards) -> Table:
     )
 
 
-def token_costs(found: Sequence[MeasuredTokens], currency: str | None) -> Table:
-    """Return a row per served model and card."""
+def token_costs(found: Sequence[MeasuredTokens], prices: PriceBook) -> Table:
+    """Return a row per served model and card, beside the list price of the same model behind an API."""
+    currency = prices.currency
+    listed = {each.served: api_price(each.served, prices) for each in found}
+    stated = [price for price in listed.values() if price is not None]
     known = [each for each in found if each.cost_per_million is not None]
     return Table(
         name="tokens",
@@ -170,6 +175,19 @@ def token_costs(found: Sequence[MeasuredTokens], currency: str | None) -> Table:
                 "money",
                 lambda each: amount(each.output_cost_per_million, currency),
             ),
+            column(
+                "api_per_million",
+                tr("API, per million"),
+                "money",
+                lambda each: amount(price.output_per_million if (price := listed[each.served]) else None, currency),
+            ),
+            fact(
+                "api_input_per_million",
+                "money",
+                lambda each: amount(price.input_per_million if (price := listed[each.served]) else None, currency),
+            ),
+            fact("api_provider", "name", lambda each: price.provider if (price := listed[each.served]) else None),
+            fact("api_source", "words", lambda each: price.source if (price := listed[each.served]) else None),
             column("kwh_per_million", tr("energy, kWh"), "number", lambda each: decimals(each.kwh_per_million, 3)),
             fact("cost", "money", lambda each: amount(each.cost, currency)),
             fact("kwh", "number"),
@@ -183,6 +201,7 @@ def token_costs(found: Sequence[MeasuredTokens], currency: str | None) -> Table:
                 "Per million: the whole cost over the generated tokens. Input and output: the same cost split over both, where an output token costs as much as {weight} input tokens.",
                 weight=Number(OUTPUT_WEIGHT),
             ),
+            *_api_notes(stated),
         ),
         wide=True,
     )
@@ -190,6 +209,15 @@ def token_costs(found: Sequence[MeasuredTokens], currency: str | None) -> Table:
 
 def _millions(tokens: float | None) -> Number | None:
     return None if tokens is None else Number(tokens / 1e6, 1)
+
+
+def _api_notes(stated: Sequence[ApiPrice]) -> Iterator[str]:
+    if stated:
+        yield tr(
+            "API: the lowest list price of a million generated tokens of the same model ({providers}, {day} or later). An API charges prompt tokens too, and the cost of own cards includes them: own cards are certainly cheaper where they cost less.",
+            providers=joined_by_and(sorted({each.provider for each in stated})),
+            day=Date(min(each.date for each in stated)),
+        )
 
 
 def _queue_sentence(found: OldCards) -> str:

@@ -9,9 +9,9 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Bytes
 from analytics.language.sentences import tr, tr_many
 from analytics.plan.fit import SeenFit
-from analytics.plan.seen_work import SeenWork
+from analytics.plan.seen_work import SeenWork, price_rank
 from analytics.tables.names import NAME_MOST, card_name, decimals
-from analytics.tables.plan_fit import CARD, FITS, IN_FLEET, OPTION_FACTS, hourly, option_words
+from analytics.tables.plan_fit import CARD, FITS, IN_FLEET, OPTION_FACTS, SOFTWARE, hourly, option_words, software_notes
 from analytics.tables.table import Column, Table, column, fact
 
 SEEN_MOST = 10
@@ -88,7 +88,8 @@ def seen_cards(seen: Sequence[SeenFit], currency: str | None) -> Table | None:
             column(
                 "times_as_long_at_most", tr("times as long, at most"), "number", lambda each: decimals(each.times, 1)
             ),
-            hourly(currency),
+            *hourly(currency),
+            SOFTWARE,
             *OPTION_FACTS,
             fact("user", "user", "work.user"),
             fact("job", "name", "work.job"),
@@ -97,6 +98,7 @@ def seen_cards(seen: Sequence[SeenFit], currency: str | None) -> Table | None:
         rows=(*listed, *found.fleet[_FLEET_MOST:], *found.market[_MARKET_MOST:], *others),
         shown=len(listed),
         notes=(
+            *software_notes(each.option for each in listed),
             tr(
                 "Times as long: an upper bound by the peak rates of computing and memory. It is for the use that 95 % of the workload's time did not exceed. Nothing was tested: run the workload there once. At most {fleet} cards of the fleet and {others} others are listed. --json lists all cards.",
                 fleet=_FLEET_MOST,
@@ -148,10 +150,18 @@ def _cards_sentence(found: SeenFit, currency: str | None) -> str:
             hosts=found.work.hosts,
         )
     sure = [each for each in (*found.fleet, *found.market) if not each.option.is_tight]
-    quick = [each.option for each in sure if each.times == 1.0 and each.option.hourly is not None]
+    present = found.work.present
+    quick = [
+        each.option
+        for each in sure
+        if each.times == 1.0
+        and each.option.hourly is not None
+        and present
+        and each.option.card.software == present.software
+    ]
     if not quick:
         return tr("No card with a known price fits the workload with certainty and is as fast as its present card.")
-    cheapest = min(quick, key=lambda option: option.hourly or 0.0)
+    cheapest = min(quick, key=price_rank)
     return tr(
         "The cheapest card that fits with certainty and takes no longer is {card}, at {price} an hour.",
         card=option_words(cheapest),

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from analytics.cards import Card, card, cards
+from analytics.cards import CUDA, ROCM, Card, card, cards
 from analytics.language.sentences import tr
-from analytics.money.prices import listed
+from analytics.money.prices import Price, listed
 from analytics.workloads.commands import quote, watch_command
 from analytics.workloads.model import Context, once_per_context
 from analytics.workloads.runs import PEAK_MAX_SHARE
@@ -48,6 +48,12 @@ class Offer:
     """Lowest price of a GPU-hour in the context's currency; None if unknown."""
     origin: str | None = None
     """Source of the price, the site or the built-in catalog; None if unknown."""
+    basis: str | None = None
+    """What the price is of: `buy`, `reserved`, `spot`, `on_demand`, the `lowest` of a marketplace, or only `site`."""
+
+    def is_comparable(self, price: Price | Offer) -> bool:
+        """Return whether a price is of the same origin and kind."""
+        return (self.origin, self.basis) == (price.origin, price.basis)
 
 
 @dataclass(frozen=True)
@@ -60,8 +66,8 @@ class Shelf:
     def choose(self, model: str, demand: Demand) -> Offer | None:
         """Return the cheapest card that fits, of the fleet if it has one, else of the catalog; None without one.
 
-        The card has less of something than the present card, holds the peak with the required room, reaches the rates
-        that the run uses, and is not more expensive. If prices are unknown, the least powerful card comes first.
+        The card runs the present card's software, has less of something, holds the peak with the required room, reaches
+        the rates that the run uses, and is not more expensive. If prices are unknown, the least powerful card comes first.
         """
         present = self.fleet.get(model)
         if present is None:
@@ -79,17 +85,23 @@ def shelf(context: Context) -> Shelf:
     fleet: dict[str, Offer] = {}
     there = present_gpus(context)
     for device in sorted(context.inventory.devices.values(), key=lambda each: (each.model or "", each.gpu)):
-        known = card(device.model)
+        known = card(device.model, device.mem_total_bytes)
         if device.model is None or known is None or device.parent_gpu or device.mig_enabled:
             continue
         before = fleet.get(device.model, Offer(known, device.model))
         price = context.costs.price_of(device.gpu)
-        hourly, origin = (None, None) if price is None else (float(price.hourly), price.origin)
-        cheaper = hourly is not None and (before.hourly is None or hourly < before.hourly)
-        offer = replace(before, hourly=hourly, origin=origin) if cheaper else before
+        cheaper = price is not None and (before.hourly is None or float(price.hourly) < before.hourly)
+        offer = priced(before, price) if cheaper else before
         fleet[device.model] = replace(offer, gpus=before.gpus + (device.gpu in there))
     servers = (each for each in cards() if not each.name.startswith(_NOT_FOR_SERVERS))
     return Shelf(fleet, tuple(_listed_offers(servers, context.costs.currency)))
+
+
+def priced(offer: Offer, price: Price | None) -> Offer:
+    """Return the offer at a price; as it is without one."""
+    if price is None:
+        return offer
+    return replace(offer, hourly=float(price.hourly), origin=price.origin, basis=price.basis)
 
 
 @once_per_context
@@ -104,8 +116,8 @@ def _listed_offers(those: Iterable[Card], currency: str) -> Iterator[Offer]:
     for each in those:
         price = listed(each.name)
         if price is not None:
-            hourly = float(price.hourly) if price.currency == currency else None
-            yield Offer(each, hourly=hourly, origin="catalog")
+            offer = priced(Offer(each), price)
+            yield offer if price.currency == currency else replace(offer, hourly=None)
 
 
 def slowdown(present: Card, other: Card) -> float | None:
@@ -118,7 +130,7 @@ def slowdown(present: Card, other: Card) -> float | None:
 def _does(other: Card, present: Card, demand: Demand) -> bool:
     rate, had = other.fp16_tflops, present.fp16_tflops
     flow, flowed = other.bandwidth_gb_per_s, present.bandwidth_gb_per_s
-    if rate is None or had is None or flow is None or flowed is None:
+    if rate is None or had is None or flow is None or flowed is None or other.software != present.software:
         return False
     keeps_up = rate >= demand.busy_share * had and flow >= demand.bandwidth_share * flowed
     slower_only = rate < had and other.memory_bytes == present.memory_bytes
@@ -129,7 +141,7 @@ def _does(other: Card, present: Card, demand: Demand) -> bool:
 def _is_cheaper(offer: Offer, present: Offer) -> bool:
     """Return whether the card is clearly cheaper, by known prices; without comparable prices, it must have no more of anything."""
     if offer.hourly is not None and present.hourly is not None:
-        if offer.origin == present.origin:
+        if offer.is_comparable(present):
             return offer.hourly <= (1 - WORTH_MOVING) * present.hourly
         if offer.hourly >= present.hourly:
             return False
@@ -165,9 +177,11 @@ def slurm_type(wanted: Card, others: Iterable[Card] = ()) -> str:
     return f"{short(wanted)}_{round(wanted.memory_bytes / 2**30)}gb" if same else short(wanted)
 
 
-def product_label(model: str) -> str:
-    """Return the value of the node label nvidia.com/gpu.product for a model name of NVML."""
-    return model.replace(" ", "-")
+def product_label(model: str, software: str = CUDA) -> str | None:
+    """Return the node label of a model, as the feature discovery of its maker sets it; None if that is unknown."""
+    if software == CUDA:
+        return f"nvidia.com/gpu.product={model.replace(' ', '-')}"
+    return f"amd.com/gpu.product-name={model.replace(' ', '_')}" if software == ROCM else None
 
 
 def ask_for(
@@ -185,8 +199,7 @@ def ask_for(
                 present=present,
             ),
         )
-    if kind == "pod":
-        label = f"nvidia.com/gpu.product={product_label(model)}"
+    if kind == "pod" and (label := product_label(model, offer.card.software)) is not None:
         says = tr(
             "give the pod the nodeSelector {selector}; the command lists the nodes that have it",
             selector=label.replace("=", ": "),

@@ -41,7 +41,7 @@ SMALLER_CARD_LABELS = (
 )
 
 _PRICE_THRESHOLDS = {
-    "price": f"at least {WORTH_MOVING:.0%} below the price of the present card; merely below it if one price is the site's and the other a list price (ours)",
+    "price": f"at least {WORTH_MOVING:.0%} below the price of the present card; merely below it if the prices are of two kinds, such as the site's own and a list price (ours)",
     "saving": "shown for a card that the fleet had in the last 24 h of the window, if both prices are of the same kind; else unknown",
 }
 
@@ -128,8 +128,8 @@ def _saving_failure(context: Context, rows: pl.DataFrame, offer: Offer) -> str |
     unpriced |= set() if offer.hourly is not None else {offer.model}
     if unpriced:
         return tr("no price for {cards}", cards=joined_by_and(sorted(unpriced)))
-    if {price.origin for price in prices.values() if price is not None} != {offer.origin}:
-        return tr("one price is the site's, the other a list price")
+    if not all(price is None or offer.is_comparable(price) for price in prices.values()):
+        return tr("the prices are of two kinds, such as the site's own and a list price")
     difference = _difference(context, rows, offer)
     if difference is None or difference <= 0:
         return tr("at the prices of that time the move would have saved nothing")

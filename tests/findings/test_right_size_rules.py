@@ -218,7 +218,9 @@ def test_names_that_schedulers_use() -> None:
     one, other = card("A100 SXM 80GB"), card("A100 SXM 40GB")
     assert other is not None
     assert slurm_type(other, [one]) == "a100_40gb"  # type: ignore[list-item]  # both are known
-    assert product_label("NVIDIA A100-SXM4-80GB") == "NVIDIA-A100-SXM4-80GB"
+    assert product_label("NVIDIA A100-SXM4-80GB") == "nvidia.com/gpu.product=NVIDIA-A100-SXM4-80GB"
+    assert product_label("AMD Instinct MI300X OAM", "ROCm") == "amd.com/gpu.product-name=AMD_Instinct_MI300X_OAM"
+    assert product_label("Apple M4", "MPS") is None
     kinds = (["slurm:1", "slurm:2"], ["slurm:1", "pod:a/b"], [None], ["something:else"])
     assert [job_kind(jobs) for jobs in kinds] == ["slurm", None, None, None]
 
@@ -549,6 +551,18 @@ def test_the_cache_says_what_is_needed() -> None:
     need = "need = (weights 14.9 GiB (2 bytes per parameter) + 10.0 % of the other 55.9 GiB) x 1.15 = 23.6 GiB"
     assert any(need in note for note in each.notes)
     assert "vLLM uses less with --gpu-memory-utilization 0.30" in each.notes
+
+
+def test_servers_that_fit_on_a_smaller_card_in_fewer_bits_are_told_so_with_the_loss() -> None:
+    """16 GB of weights and 21 of the cache fill more than 80 % of an L40S; 8 bits do not. 4 bits are not needed."""
+    each = only_of("preallocated", served(0.35))
+    numbers = each.evidence.numbers
+    assert "recommended_card" not in numbers
+    assert (numbers["quantised_bits"], numbers["quantised_card"]) == (8, L40S.model)
+    assert numbers["quantised_need_bytes"] == pytest.approx(1.15 * (8 + 0.35 * 60) * GB, rel=0.01)
+    assert any("FP8 without measurable loss, INT8 with 1 to 3 %; arXiv 2411.02355" in note for note in each.notes)
+    awq = only_of("preallocated", served(0.35, "Llama-3.1-8B-Instruct-AWQ")).evidence.numbers
+    assert "quantised_bits" not in awq, "it has four bits already"
 
 
 def test_a_name_without_a_size_leaves_the_need_unknown() -> None:

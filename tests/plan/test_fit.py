@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from analytics.plan.fit import measured_tokens
+from analytics.money.prices import PriceBook
+from analytics.plan.fit import api_price, measured_tokens
 from analytics.plan.model_needs import MemoryNeed
-from analytics.plan.seen_work import CardOption, OldCards, card_options, old_cards, seen_workloads, times_as_long
-from analytics.workloads.cards import Demand, Offer
+from analytics.plan.seen_work import (
+    CardOption,
+    OldCards,
+    card_options,
+    old_cards,
+    price_rank,
+    seen_workloads,
+    times_as_long,
+)
+from analytics.workloads.cards import Demand, Offer, Shelf
 from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import A100_80, GB, H100, L40S, V100, Fleet
 from tests.findings.scenarios.situations import serve, train
@@ -171,16 +181,12 @@ def test_cards_without_a_price_or_in_no_table_are_said_so(lake: Lake) -> None:
 
 def test_what_a_config_lacks_is_said_and_the_rest_answered(fleet_lake: Lake, tmp_path: Path) -> None:
     config = tmp_path / "odd.json"
-    for content, says in (
-        ({key: value for key, value in LLAMA.items() if key != "vocab_size"}, "odd.json lacks vocab_size"),
-        (LLAMA | {"kv_lora_rank": 512}, "odd.json compresses its keys and values"),
-    ):
-        config.write_text(json.dumps(content))
-        said = text(fleet_lake, "fit", "--config-json", str(config))
-        assert says in said
-        assert "WORKLOADS THAT OLDER CARDS COULD RUN" in said
+    config.write_text(json.dumps({key: value for key, value in LLAMA.items() if key != "vocab_size"}))
+    said = text(fleet_lake, "fit", "--config-json", str(config))
+    assert "odd.json lacks vocab_size" in said
+    assert "WORKLOADS THAT OLDER CARDS COULD RUN" in said
     (missing,) = answer(fleet_lake, "fit", "--config-json", str(config))["missing_model"]
-    assert missing == {"name": "odd.json", "missing_keys": [], "is_compressed": True}
+    assert missing == {"name": "odd.json", "missing_keys": ["vocab_size"]}
 
 
 def test_a_reader_of_one_user_sees_no_work_of_others(fleet_lake: Lake) -> None:
@@ -224,9 +230,63 @@ def test_the_smallest_part_and_the_whole_card_of_the_fleet() -> None:
 def test_large_needs_are_split_over_as_few_cards_as_hold_them() -> None:
     assert options(140, offer("L40S"), offer("H100 SXM")) == [("L40S", 4, "", False), ("H100 SXM", 2, "", True)]
     assert options(140, offer("L40S"), counts=(1, 2)) == []
-    cards = (("H100 SXM", 2), ("L40S", 4), ("T4", 1))
-    links = [CardOption(known(name), count, MemoryNeed((), 0.0)).link for name, count in cards]
-    assert links == ["NVLink", "PCIe", None]
+    assert options(140, offer("RTX 4090 Laptop"), offer("Apple M4 16GB")) == [], "their hosts have one"
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "link"),
+    [
+        ("H100 SXM", 8, "NVLink"),
+        ("RTX 3090", 2, "NVLink"),
+        ("RTX 3090", 8, "PCIe"),  # a bridge joins two
+        ("H200 NVL", 4, "NVLink"),
+        ("A100 PCIe 80GB", 4, "PCIe"),
+        ("MI300X", 8, "Infinity Fabric"),
+        ("L40S", 4, "PCIe"),
+        ("T4", 1, None),
+    ],
+)
+def test_a_link_joins_as_many_cards_as_it_can(name: str, count: int, link: str | None) -> None:
+    assert CardOption(known(name), count, MemoryNeed((), 0.0)).link == link
+
+
+def test_prices_of_two_kinds_are_listed_one_after_the_other() -> None:
+    kinds = (("L40S", 2.0, "on_demand"), ("RTX 4090", 0.5, "lowest"), ("A40", 3.0, "on_demand"))
+    offers = [replace(offer(name, price), basis=kind) for name, price, kind in kinds]
+    found = card_options(offers, lambda _: MemoryNeed((), 0.0), lambda _: (1,))
+    assert [each.card.name for each in found] == ["L40S", "A40", "GeForce RTX 4090"]
+    assert price_rank(found[0]) < price_rank(found[2])
+
+
+def test_work_moves_to_no_card_with_other_software() -> None:
+    """An MI210 is smaller and slower than an H100, and no CUDA program runs there."""
+    own, other = (replace(offer(name), origin="site") for name in ("H100 SXM", "MI210"))
+    cuda = Shelf({"H100 SXM": own, "MI210": replace(other, hourly=0.1)}, ())
+    light = Demand(8 * GIB, 0.05, 0.05)
+    assert cuda.choose("H100 SXM", light) is None
+    same = replace(other, card=replace(other.card, software="CUDA"), hourly=0.1)
+    assert Shelf({"H100 SXM": own, "MI210": same}, ()).choose("H100 SXM", light) == same
+
+
+def test_the_software_of_each_card_is_named_and_explained(fleet_lake: Lake) -> None:
+    found = answer(fleet_lake, "fit", "--params", "70B", "--bits", "4")["fit_market"]
+    software = {each["card"]: each["software"] for each in found}
+    assert (software["Instinct MI300X"], software["Apple M3 Ultra 96GB"], software["Gaudi 3"]) == (
+        "ROCm",
+        "MPS",
+        "Gaudi",
+    )
+    assert "TensorRT-LLM and other CUDA programs do not run" in text(
+        fleet_lake, "fit", "--params", "70B", "--bits", "4"
+    )
+
+
+def test_own_tokens_are_set_beside_the_api_price_of_the_same_model(fleet_lake: Lake) -> None:
+    (found,) = answer(fleet_lake, "fit")["tokens"]
+    assert (found["api_per_million"], found["api_input_per_million"], found["api_provider"]) == (0.08, 0.05, "Groq")
+    assert found["cost_per_million"] > found["api_per_million"], "a day of waiting costs too"
+    assert api_price("our-model", PriceBook("USD")) is None
+    assert api_price(SERVED, PriceBook("EUR")) is None, "without a rate"
 
 
 def test_sure_ones_come_before_cheap_ones_and_priced_ones_before_others() -> None:
