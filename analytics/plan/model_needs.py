@@ -192,7 +192,7 @@ def shape_of(config: Mapping[str, Any], name: str) -> ModelShape:
     """Return the layout in a config without missing keys. Other keys have the values of the architecture."""
     kind = str(config.get("model_type", ""))
     known = max((each for each in _architectures() if kind.startswith(each)), key=len, default="")
-    config = {**_architectures().get(known, {}), **{key: value for key, value in config.items() if value is not None}}
+    config = {**_architectures().get(known, {}), **config}
     layers, hidden, heads, vocabulary = (_first(config, names) or 0 for names in _NAMES.values())
     activation = str(config.get("hidden_act") or config.get("hidden_activation") or "").lower()
     gated = config.get("gated", activation in _GATED)
@@ -200,6 +200,7 @@ def shape_of(config: Mapping[str, Any], name: str) -> ModelShape:
     tied = config.get("tie_word_embeddings")
     # Falcon's larger models say `multi_query` although they have several, by a layout of their own
     has_one_kv_head = config.get("multi_query") and not config.get("new_decoder_architecture")
+    # the first Qwen states both halves of its feed-forward layer
     mlp = (_first(config, _MLP if experts > 1 else _MLP[1:]) or 4 * hidden) // (2 if kind == "qwen" else 1)
     rank, rope = (_first(config, (key,)) or 0 for key in ("kv_lora_rank", "qk_rope_head_dim"))
     head = (_first(config, ("qk_nope_head_dim",)) or 0) + rope if rank else _first(config, ("head_dim",))
@@ -210,7 +211,7 @@ def shape_of(config: Mapping[str, Any], name: str) -> ModelShape:
         heads=heads,
         kv_heads=1 if has_one_kv_head or rank else _first(config, _KV_HEADS) or heads,
         head_size=head or hidden // heads,
-        mlp=mlp,  # the first Qwen states both halves
+        mlp=mlp,
         vocabulary=vocabulary,
         mlp_matrices=3 if gated else 2,
         is_tied=tied if isinstance(tied, bool) else not gated,

@@ -258,7 +258,7 @@ def test_without_a_smaller_card_in_the_fleet_the_catalog_is_asked() -> None:
 @pytest.mark.parametrize(
     ("prices", "why"),
     [
-        (f"{A100_80.model},4,", "one price is the site's, the other a list price"),
+        (f"{A100_80.model},4,", "the prices are of two kinds, such as the site's own and a list price"),
         (
             f"{A100_80.model},1,2026-01-01\n{A100_80.model},4,2026-11-19\n{A100_40.model},2,",
             "at the prices of that time the move would have saved nothing",

@@ -5,11 +5,18 @@ from __future__ import annotations
 import csv
 from datetime import date
 from importlib import resources
+from typing import TYPE_CHECKING
 
 import pytest
 
 from analytics.cards import card, cards, is_called, words
+from analytics.inventory import load_inventory
+from analytics.ledger.resting_draws import resting_draws
 from analytics.money.prices import catalog, listed
+from tests.ledger.rows import device, fill, samples
+
+if TYPE_CHECKING:
+    from fallow.lake import Lake
 
 GIB = 2**30
 
@@ -139,3 +146,10 @@ def test_a_mac_lends_its_gpu_two_thirds_of_little_memory_and_three_quarters_of_m
         if (each := card(f"Apple M1 {['Pro', 'Max'][gib > 32]} {gib}GB"))
     }
     assert shares == pytest.approx({16: 10.67, 64: 48.0}, abs=0.01)
+
+
+def test_a_maker_limit_is_a_witness_of_nvidia_cards_only(lake: Lake) -> None:
+    """The shares of the limit that a card at rest draws were measured on an H200."""
+    rows = [row for gpu in ("a", "x") for row in samples(gpu, 0, 60)]
+    fill(lake, rows, devices=[device("a", model="NVIDIA L40S"), device("x", model="AMD Instinct MI300X")])
+    assert list(resting_draws(load_inventory(lake))["h1"]) == ["a"]

@@ -33,7 +33,7 @@ def _value(text: str) -> Any:
 
 
 SHAPES = {
-    row["name"]: ModelShape(**{key: text if key == "name" else _value(text) for key, text in row.items()})
+    row["name"]: ModelShape(**{key: text if key == "name" else _value(text) for key, text in row.items() if text})
     for row in _read("published_shapes.csv")
 }
 
