@@ -114,8 +114,8 @@ class Price:
 
     @property
     def basis(self) -> str:
-        """Return what the price is of. Prices of two kinds are not compared."""
-        return self.listing or self.kind or self.origin
+        """Return the kind of price: `on_demand` or `lowest` of a list, else `spot` or `site`. Two kinds are not compared."""
+        return self.listing or ("spot" if self.kind == "spot" else self.origin)
 
 
 @cache

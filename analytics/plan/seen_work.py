@@ -47,7 +47,7 @@ class CardOption:
     origin: str | None = None
     """Source of the price: the site or the catalog."""
     basis: str | None = None
-    """What the price is of, as of an `Offer`."""
+    """Kind of the price, as `Price.basis`."""
     is_tight: bool = False
     """True if the estimate fits, but not with its error margin."""
 
@@ -164,7 +164,7 @@ def _option(offer: Offer, count: int, need: MemoryNeed, part: MigFit | None) -> 
     )
 
 
-PRICE_KINDS = ("site", "buy", "reserved", "on_demand", "spot", "lowest")
+PRICE_KINDS = ("site", "on_demand", "spot", "lowest")
 """Kinds of prices, in the order of tables: an option is cheaper than another only within a kind."""
 
 

@@ -13,7 +13,6 @@ from analytics.plan.fit import FittedOption, ModelFit
 from analytics.plan.model_needs import ERROR, MemoryNeed, Serving, Training
 from analytics.plan.seen_work import CardOption
 from analytics.tables.names import NAME_MOST, amount, decimals
-from analytics.tables.plan_purchase import KINDS
 from analytics.tables.table import Column, Table, column, fact, single
 
 _UNPRICED = 8
@@ -49,7 +48,12 @@ OPTION_FACTS = (
 )
 """Columns over rows with an `option`: cards that fit the workload."""
 
-_PRICE_KINDS = {**KINDS, "site": tr("the site's price"), "lowest": tr("lowest of a marketplace")}
+_PRICE_KINDS = {
+    "site": tr("own price"),
+    "on_demand": tr("on demand"),
+    "spot": tr("spot"),
+    "lowest": tr("lowest of a marketplace"),
+}
 _SOFTWARE = {
     "CUDA": tr("CUDA: vLLM, SGLang, TensorRT-LLM and llama.cpp run. vLLM needs a card of Volta (2017) or later."),
     "ROCm": tr(

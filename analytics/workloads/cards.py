@@ -49,11 +49,11 @@ class Offer:
     origin: str | None = None
     """Source of the price, the site or the built-in catalog; None if unknown."""
     basis: str | None = None
-    """What the price is of: `buy`, `reserved`, `spot`, `on_demand`, the `lowest` of a marketplace, or only `site`."""
+    """Kind of the price, as `Price.basis`."""
 
     def is_comparable(self, price: Price | Offer) -> bool:
-        """Return whether a price is of the same origin and kind."""
-        return (self.origin, self.basis) == (price.origin, price.basis)
+        """Return whether a price is of the same kind."""
+        return self.basis == price.basis
 
 
 @dataclass(frozen=True)

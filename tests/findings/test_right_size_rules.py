@@ -298,7 +298,8 @@ def test_works_of_one_user_are_one_finding() -> None:
 def offer(name: str, hourly: float | None = None, origin: str | None = None) -> Offer:
     known = card(name)
     assert known is not None
-    return Offer(known, name, 1, hourly, origin if hourly is not None else None)
+    basis = "on_demand" if origin == "catalog" else origin
+    return Offer(known, name, 1, hourly, *((origin, basis) if hourly is not None else ()))
 
 
 def shelf(*offers: Offer, catalog: tuple[Offer, ...] = ()) -> Shelf:
