@@ -216,6 +216,7 @@ def _fit_columns(found: ModelFit, currency: str | None) -> tuple[Column, ...]:
     return (
         CARD,
         FITS,
+        SOFTWARE,
         column("tokens_per_s_at_most", tr("tokens/s"), "number", "bounds.per_s"),
         column(
             "prompt_tokens_per_s_at_most",
@@ -237,7 +238,6 @@ def _fit_columns(found: ModelFit, currency: str | None) -> tuple[Column, ...]:
             "money",
             lambda each: amount(each.bounds.cost_per_million(each.option.hourly), currency),
         ),
-        SOFTWARE,
         *OPTION_FACTS,
         replace(IN_FLEET, audience="programs"),
     )

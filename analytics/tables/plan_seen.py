@@ -85,11 +85,11 @@ def seen_cards(seen: Sequence[SeenFit], currency: str | None) -> Table | None:
             CARD,
             IN_FLEET,
             FITS,
+            SOFTWARE,
             column(
                 "times_as_long_at_most", tr("times as long, at most"), "number", lambda each: decimals(each.times, 1)
             ),
             *hourly(currency),
-            SOFTWARE,
             *OPTION_FACTS,
             fact("user", "user", "work.user"),
             fact("job", "name", "work.job"),
