@@ -10,13 +10,18 @@ from typing import Any
 
 import polars as pl
 
+from analytics.allocations.kubernetes_demand import CLAIMS, NO_GPU, GpuDemand
 from analytics.allocations.kubernetes_objects import (
     EXPORT,
     ClusterObject,
     KueueWorkload,
+    Node,
     Object,
     Pod,
+    ResourceClaim,
+    claim_of,
     job_of,
+    node_of,
     pod_of,
     read_objects,
     workload_of,
@@ -59,14 +64,38 @@ class ClusterRows:
 
 
 @dataclass(frozen=True)
+class Counted:
+    """The GPUs of one pod: their number, or why there is none."""
+
+    gpus: int
+    reason: str = ""
+    ratio: float | None = None
+    """Part of each GPU that it may use; None for whole GPUs."""
+    names: tuple[str, ...] = ()
+    """UUIDs of all of them, where they are known."""
+
+
+_Key = tuple[str, str]
+"""Namespace and name."""
+
+
+@dataclass(frozen=True)
 class KnownObjects:
     """All objects of an import in their latest state, indexed for look-ups."""
 
     by_uid: Mapping[str, ClusterObject]
-    workloads: Mapping[tuple[str, str], KueueWorkload]
-    """By namespace and name."""
+    workloads: Mapping[_Key, KueueWorkload]
     owned: Mapping[str, KueueWorkload]
     """By the UID of the object that each was created for."""
+    nodes: Mapping[str, Node]
+    claims: Mapping[_Key, ResourceClaim]
+    templates: Mapping[_Key, ResourceClaim]
+    made_claims: Mapping[_Key, ResourceClaim]
+    """By the UID of the pod that each was made for, and their name there."""
+    claim_users: Mapping[_Key, int]
+    """Pods that a claim serves now."""
+    reservations: Mapping[str, Pod]
+    """Pods that keep a GPU for others, by their group."""
 
     @classmethod
     def of(cls, objects: Iterable[ClusterObject]) -> KnownObjects:
@@ -75,10 +104,22 @@ class KnownObjects:
             if each.uid not in by_uid or by_uid[each.uid].latest <= each.latest:
                 by_uid[each.uid] = each
         workloads = [each for each in by_uid.values() if isinstance(each, KueueWorkload)]
+        claims = [each for each in by_uid.values() if isinstance(each, ResourceClaim)]
+        pods = [each for each in by_uid.values() if isinstance(each, Pod)]
+        users = {(each.namespace, each.name): set(each.users) for each in claims if not each.is_template}
+        for pod in pods:
+            for _, name, _ in pod.demand.claims if not pod.is_over else ():
+                users.get((pod.namespace, name or ""), set()).add(pod.uid)
         return cls(
             by_uid,
             {(each.namespace, each.name): each for each in workloads},
             {uid: each for each in workloads for uid, _ in each.owners},
+            {each.name: each for each in by_uid.values() if isinstance(each, Node)},
+            {(each.namespace, each.name): each for each in claims if not each.is_template},
+            {(each.namespace, each.name): each for each in claims if each.is_template},
+            {(uid, each.pod_claim): each for each in claims if each.pod_claim for uid, _ in each.owners},
+            {key: len(found) for key, found in users.items()},
+            {group: pod for pod in pods if pod.groups.is_reservation for group in pod.groups.groups},
         )
 
     def is_newest(self, each: ClusterObject) -> bool:
@@ -95,6 +136,43 @@ class KnownObjects:
     def job_of(self, pod: Pod) -> ClusterObject | None:
         return next((self.by_uid[uid] for uid, _ in pod.owners if uid in self.by_uid), None)
 
+    def gpus_of(self, pod: Pod) -> Counted:
+        """Return the GPUs of a pod, or those of which it has a part; the holder of a reserved GPU is the pod that shares it."""
+        groups = pod.groups
+        if groups.is_reservation:
+            return Counted(0, "reservation of a GPU, which the pods that share it have")
+        if groups.gpus and (groups.ratio or 0) < 1:
+            reserved = [self.reservations[group] for group in groups.groups if group in self.reservations]
+            if groups.ratio is None or len(reserved) < groups.gpus:
+                return Counted(0, pod.demand.uncounted(groups.text))
+            names = tuple(each.groups.gpu for each in reserved if each.groups.gpu is not None)
+            return Counted(groups.gpus, "", groups.ratio, names if len(names) == groups.gpus else ())
+        node = self.nodes.get(pod.node or "")
+        return self.counted(pod, pod.demand, {} if node is None else node.labels)
+
+    def counted(self, owner: ClusterObject, demand: GpuDemand, node: Mapping[str, str]) -> Counted:
+        """Return the whole GPUs of a demand of a pod or a Workload, on a node with these labels."""
+        share = demand.share_on(node)
+        gpus, others = demand.gpus if share is None else 0, set[str]()
+        lacks = False
+        for name, claim, template in demand.claims:
+            key = (owner.namespace, claim or "")
+            found = self.claims.get(key) or self.made_claims.get((owner.uid, name))
+            found = found or self.templates.get((owner.namespace, template or ""))
+            lacks |= found is None
+            if found is None:
+                continue
+            if found.devices.gpus and (found.devices.is_share or self.claim_users.get(key, 1) > 1):
+                share = share or f"a resource claim of {self.claim_users.get(key, 1)} pods"
+            else:
+                gpus += found.devices.gpus
+            others |= set(found.devices.others)
+        if gpus:
+            return Counted(gpus)
+        if others and share is None and not demand.others and not lacks:
+            return Counted(0, f"{CLAIMS} of {', '.join(sorted(others))}, which this import does not count")
+        return Counted(0, demand.uncounted(share))
+
 
 def rows_of(
     objects: Iterable[ClusterObject], as_of_ms: int | None, known: KnownObjects, hosts: KnownHosts
@@ -105,9 +183,9 @@ def rows_of(
         if isinstance(each, Pod):
             reason = _add_pod(found, each, as_of_ms, known, hosts)
         elif isinstance(each, KueueWorkload):
-            reason = _add_workload(found, each, as_of_ms)
+            reason = _add_workload(found, each, as_of_ms, known)
         else:
-            reason = "Job, which its pods represent"
+            reason = _REPRESENTED[type(each)]
         if reason:
             found.dropped[reason] += 1
         else:
@@ -115,18 +193,27 @@ def rows_of(
     return found
 
 
+_REPRESENTED: Mapping[type[ClusterObject], str] = {
+    ClusterObject: "Job, which its pods represent",
+    ResourceClaim: "resource claim, which its pods represent",
+    Node: "node, which tells whether pods share its GPUs",
+}
+
+
 def _add_pod(found: ClusterRows, pod: Pod, as_of_ms: int | None, known: KnownObjects, hosts: KnownHosts) -> str:
     """Add the rows of a pod. Return why it has none, or an empty string."""
-    workload = known.workload_of(pod)
-    if not pod.demand.gpus:
-        return "no GPU or MIG instance of its own"
+    workload, counted = known.workload_of(pod), known.gpus_of(pod)
+    if not counted.gpus:
+        return counted.reason
+    if pod.is_rejected:
+        return "rejected by its node, so it never had its GPUs"
     if pod.is_over and pod.ended is None:
         return "ended at an unknown time"
     if pod.placed is None and workload is not None and workload.admitted is None:
         return "pod of a Workload that waits itself"
     if pod.placed is not None and pod.ended is not None and pod.ended <= pod.placed:
         return "ended when it started"
-    row = _pod_row(pod, workload, known.job_of(pod))
+    row = _pod_row(pod, workload, known.job_of(pod)) | {"gpu_count": counted.gpus}
     if pod.placed is None:
         row |= {
             "time": row["submitted"],
@@ -142,10 +229,10 @@ def _add_pod(found: ClusterRows, pod: Pod, as_of_ms: int | None, known: KnownObj
             "host": hosts.named(str(pod.node)),
             "time": pod.placed,
             "end": pod.ended,
-            "host_gpu_count": pod.demand.gpus,
+            "gpu_share_ratio": counted.ratio,
             "planned_end": None if limit_s is None else pod.placed + limit_s * SECOND_MS,
         }
-        found.allocations.append(row)
+        found.allocations += [row | {"gpu": name} for name in counted.names] or [row | {"host_gpu_count": counted.gpus}]
     return ""
 
 
@@ -159,7 +246,6 @@ def _pod_row(pod: Pod, workload: KueueWorkload | None, job: ClusterObject | None
         "scheduler": "kubernetes",
         "account": pod.namespace,
         "name": pod.name,
-        "gpu_count": pod.demand.gpus,
         "gpu_model": pod.demand.model,
         "host_count": 1,
         "state": pod.state,
@@ -183,10 +269,12 @@ def _submission_times(pod: Pod, workload: KueueWorkload | None, job: ClusterObje
     return pod.created, pod.created
 
 
-def _add_workload(found: ClusterRows, each: KueueWorkload, as_of_ms: int | None) -> str:
+def _add_workload(found: ClusterRows, each: KueueWorkload, as_of_ms: int | None, known: KnownObjects) -> str:
     """Add the request of a Workload. Return why it has none that counts, or an empty string."""
-    if not each.gpu_count:
-        return "no GPU or MIG instance of its own"
+    sets = [(pods, demand, known.counted(each, demand, {})) for pods, demand in each.sets]
+    if not any(counted.gpus for _, _, counted in sets):
+        return next((each.reason for _, _, each in sets if each.reason != NO_GPU), NO_GPU)
+    models = {demand.model for _, demand, counted in sets if counted.gpus}
     waits_since = each.created if each.evicted is None else each.evicted
     row = vars(each) | {
         "time": waits_since,
@@ -196,6 +284,8 @@ def _add_workload(found: ClusterRows, each: KueueWorkload, as_of_ms: int | None)
         "account": each.namespace,
         "name": next((name for _, name in each.owners), each.name),
         "task_count": 1,
+        "gpu_count": sum(pods * counted.gpus for pods, _, counted in sets),
+        "gpu_model": models.pop() if len(models) == 1 else None,
         "eligible": waits_since,
         "granted": each.admitted,
         "withdrawn": each.finished if each.admitted is None else None,
@@ -204,7 +294,14 @@ def _add_workload(found: ClusterRows, each: KueueWorkload, as_of_ms: int | None)
     return "" if each.admitted is None else "admitted Workload, which its pods represent"
 
 
-_READERS: Mapping[str, Callable[[Object], ClusterObject]] = {"Pod": pod_of, "Workload": workload_of, "Job": job_of}
+_READERS: Mapping[str, Callable[[Object], ClusterObject]] = {
+    "Pod": pod_of,
+    "Workload": workload_of,
+    "Job": job_of,
+    "Node": node_of,
+    "ResourceClaim": claim_of,
+    "ResourceClaimTemplate": claim_of,
+}
 
 
 @dataclass(frozen=True)
@@ -239,6 +336,8 @@ class Kubernetes:
         ]
         reports = tuple(_file_report(export, rows) for export, rows in zip(exports, found, strict=True))
         allocations, requests = ClusterRows.frames(found)
+        if allocations.is_empty() and requests.is_empty():
+            raise _nothing_error(reports)
         as_of_ms = max((each.as_of_ms for each in exports if each.as_of_ms is not None), default=None)
         return ReadAllocations(allocations, requests, reports, "UTC (as written)", as_of_ms)
 
@@ -258,6 +357,27 @@ def read_export(path: str, limits: InputLimits) -> ClusterExport:
     return ClusterExport(path, objects, kinds.total() - len(objects))
 
 
+_REMEDIES = (
+    (f"{CLAIMS}, which the export lacks", f"export the claims as well: {EXPORT}"),
+    (
+        "a share of a GPU",
+        "run the agent on the nodes: it reads from the kubelet which pods share a GPU (docs/attribution.md)",
+    ),
+)
+"""Parts of reasons, and what to do about them."""
+
+
+def _nothing_error(reports: Sequence[FileReport]) -> InputError:
+    """Return the error for an import without any row; it names every reason."""
+    reasons = Counter[str]()
+    for report in reports:
+        reasons.update({each.reason: each.count for each in report.dropped})
+    listed = "; ".join(f"{number:,} left out: {reason}" for reason, number in reasons.most_common())
+    hint = next((remedy for part, remedy in _REMEDIES if part in listed), f"export every namespace: {EXPORT}")
+    paths = ", ".join(report.path for report in reports)
+    return InputError(f"no GPU allocation or request to import from {paths} ({listed or 'it lists no object'})", hint)
+
+
 def _read_object(path: str, kind: str, each: Object) -> ClusterObject:
     try:
         return _READERS[kind](each)
@@ -273,6 +393,6 @@ def _read_object(path: str, kind: str, each: Object) -> ClusterObject:
 def _file_report(export: ClusterExport, rows: ClusterRows) -> FileReport:
     again = len(export.objects) - rows.kept - rows.dropped.total()
     tally = Tally(dropped=rows.dropped)
-    tally.drop("neither a pod, nor a Workload, nor a Job", export.others)
+    tally.drop("of a kind that tells nothing of GPUs", export.others)
     tally.drop("also in another file, in a newer state", again)
     return tally.report(export.path, len(export.objects) + export.others, rows.kept)

@@ -1,33 +1,43 @@
-"""Reads when pods, Workloads of Kueue and Jobs asked for GPUs, got them and released them.
+"""Reads when pods, Workloads of Kueue and Jobs asked for GPUs, got them and released them, and what nodes and resource claims add.
 
-Fields of pods and Jobs are those of Kubernetes' API reference, v1 and batch/v1; those of Workloads of kueue.x-k8s.io/v1beta1 and v1beta2
+Fields are those of Kubernetes' API reference, v1, batch/v1 and resource.k8s.io/v1; those of Workloads of kueue.x-k8s.io/v1beta1 and v1beta2
 (kueue.sigs.k8s.io/docs/reference), of which v1beta2 alone has `priorityClassRef`, and v1beta1 `priorityClassName`.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from analytics.allocations.kubernetes_demand import (
+    ClaimedDevices,
+    GpuDemand,
+    GpuGroups,
+    demand_of,
+    devices_of,
+    first_label,
+    groups_of,
+)
 from analytics.importers.records import listed_items
 from analytics.importers.source import InputLimits
-from fallow.clock import to_ms
+from fallow.clock import SECOND_MS, to_ms
 from fallow.errors import InputError
 
-EXPORT = "kubectl get pods,jobs,workloads.kueue.x-k8s.io -A -o json"
+EXPORT = "kubectl get nodes,pods,jobs,workloads.kueue.x-k8s.io,resourceclaims -A -o json"
 """The command whose output is imported; leave out the kinds that the cluster does not have."""
 
 Object = dict[str, Any]
 
 
 def read_objects(path: str, text: bytes, limits: InputLimits) -> Iterator[Object]:
-    """Return the objects, each with its `kind`. Raises InputError for text that is not JSON of Kubernetes."""
+    """Return the objects, each with its `kind`, in the API's camelCase. Raises InputError for text that is not JSON of Kubernetes."""
+    found = _LIST_KIND.search(text)
+    listed = found[1].decode() if found else ""
     try:
-        around, _ = yield from listed_items(path, text, ("items", "object"), limits, lambda each: each)
+        around, _ = yield from listed_items(path, text, ("items", "object"), limits, lambda each: _named(each, listed))
         kind = str(around["kind"])
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise _list_error(path, error) from error
@@ -35,21 +45,31 @@ def read_objects(path: str, text: bytes, limits: InputLimits) -> Iterator[Object
         raise _list_error(path, f"its kind is {kind[:40]}")
 
 
+_LIST_KIND = re.compile(rb'"kind"\s*:\s*"(\w*)List"')
+"""The kind of the list; the items of a PodList have none of their own."""
+_MAPS = ("labels", "annotations", "nodeSelector", "limits", "requests", "capacity", "allocatable")
+"""Fields whose keys are names, not fields."""
+
+
+def _named(each: Object, listed: str) -> Object:
+    """Return an object of a list with its kind, and in camelCase where a client library wrote snake_case."""
+    fields = _camel_case(each) if "creation_timestamp" in each["metadata"] else each
+    return fields | {"kind": fields.get("kind") or listed}
+
+
+def _camel_case(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_camel_case(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    fields = {re.sub("_([a-z])", lambda found: found[1].upper(), key): each for key, each in value.items()}
+    return {key: each if key in _MAPS and isinstance(each, dict) else _camel_case(each) for key, each in fields.items()}
+
+
 def _list_error(path: str, why: object) -> InputError:
     return InputError(f"{path} is not the JSON of a list of Kubernetes objects ({why})", f"export it with: {EXPORT}")
 
 
-_GPU = re.compile(r"nvidia\.com/(?:gpu|(mig-\d+g\.[\w.]*gb[\w.+-]*))(?<!\.shared)")
-"""Resources whose unit is a GPU or a MIG instance for one user alone."""
-_MODELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name")
-_POOLS = (
-    "cloud.google.com/gke-nodepool",
-    "eks.amazonaws.com/nodegroup",
-    "kubernetes.azure.com/agentpool",
-    "agentpool",
-    "karpenter.sh/nodepool",
-)
-"""Labels of nodes by which a pod chooses its GPU model and its node pool."""
 _PROJECTS = ("project", "app.kubernetes.io/part-of")
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _WORKLOADS = ("kueue.x-k8s.io/workload", "kueue.x-k8s.io/pod-group-name")
@@ -57,18 +77,8 @@ _WORKLOADS = ("kueue.x-k8s.io/workload", "kueue.x-k8s.io/pod-group-name")
 
 
 @dataclass(frozen=True)
-class GpuDemand:
-    """What the containers of one pod ask for: GPUs, or MIG instances; None for a kind that is not stated."""
-
-    gpus: int
-    model: str | None
-    pool: str | None
-    priority_class: str | None
-
-
-@dataclass(frozen=True)
 class ClusterObject:
-    """Fields that pods, Workloads and Jobs share; times in milliseconds."""
+    """Fields that all objects share; times in milliseconds."""
 
     namespace: str
     name: str
@@ -93,13 +103,17 @@ class ClusterObject:
 @dataclass(frozen=True)
 class Pod(ClusterObject):
     demand: GpuDemand
+    groups: GpuGroups
     workload: str | None
     """The name of its Workload, where the pod states one."""
     node: str | None
     placed: int | None
     """When it was bound to its node; None while it waits."""
     is_over: bool
+    is_rejected: bool
+    """Its node refused it, so that it never had a GPU."""
     ended: int | None
+    """None while it runs, and where the object does not tell."""
     state: str
     reason: str | None
 
@@ -108,8 +122,8 @@ class Pod(ClusterObject):
 class KueueWorkload(ClusterObject):
     """A Workload of Kueue, as columns of requests need it."""
 
-    gpu_count: int
-    gpu_model: str | None
+    sets: tuple[tuple[int, GpuDemand], ...]
+    """Numbers of pods, and what each of them asks for."""
     qos: str | None
     state: str
     reason: str | None
@@ -121,31 +135,89 @@ class KueueWorkload(ClusterObject):
     was_evicted: bool
 
 
+@dataclass(frozen=True)
+class Node(ClusterObject):
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ResourceClaim(ClusterObject):
+    """A claim for devices, or a template of such claims."""
+
+    is_template: bool
+    devices: ClaimedDevices
+    pod_claim: str | None
+    """Its name in the pod that it was made for."""
+    users: frozenset[str]
+    """UIDs of the pods that may use it now."""
+
+
 def pod_of(each: Object) -> Pod:
     """Return the pod. Raises LookupError, TypeError, ValueError and AttributeError for an object that Kubernetes cannot have written."""
     meta, spec, status = each["metadata"], each["spec"], each.get("status") or {}
     conditions = _conditions(status)
-    ends = _container_ends(status)
-    phase = str(status.get("phase") or "Unknown")
+    phase, reason = str(status.get("phase") or "Unknown"), str(status.get("reason") or "")
     is_over = phase in ("Succeeded", "Failed")
-    ready, placed = conditions.get("Ready"), conditions.get("PodScheduled")
-    at_end = [*ends, *([ready[1]] if not ends and ready is not None and ready[0] == "False" else [])]
-    is_placed = spec.get("nodeName") and placed is not None and placed[0] == "True"
+    scheduled, started = conditions.get("PodScheduled"), _moment_ms(status.get("startTime"))
+    is_placed = spec.get("nodeName") and scheduled is not None and scheduled[0] == "True"
+    placed = scheduled[1] if is_placed and scheduled is not None else started
+    ends = _ends(spec, status, conditions, max(placed or 0, started or 0)) if is_over else []
     labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+    made = {
+        claim["name"]: claim["resourceClaimName"]
+        for claim in status.get("resourceClaimStatuses") or ()
+        if claim.get("resourceClaimName")
+    }
+    demand = demand_of(spec, made)
     return Pod(
-        **_common_fields(each, (*ends, *(at for _, at, _ in conditions.values()))),
+        **_common_fields(each, (*_finishes(status), *ends, *(at for _, at, _ in conditions.values()))),
         partition=labels.get(_QUEUE),
         priority=spec.get("priority"),
         time_limit_s=spec.get("activeDeadlineSeconds"),
-        demand=demand_of(spec),
-        workload=_first_label({**labels, **annotations}, _WORKLOADS),
+        demand=demand,
+        groups=groups_of(meta, demand),
+        workload=first_label({**labels, **annotations}, _WORKLOADS),
         node=spec.get("nodeName"),
-        placed=placed[1] if is_placed and placed is not None else _moment_ms(status.get("startTime")),
+        placed=placed,
         is_over=is_over,
-        ended=max(at_end, default=None) if is_over else None,
-        state=str(status.get("reason") or phase),
-        reason=placed[2] if placed is not None and placed[0] == "False" else None,
+        is_rejected=is_over and not ends and reason.startswith(_REJECTED),
+        ended=max(ends, default=None),
+        state=reason or phase,
+        reason=scheduled[2] if scheduled is not None and scheduled[0] == "False" else None,
     )
+
+
+_REJECTED = ("OutOf", "UnexpectedAdmissionError", "NodeAffinity", "TopologyAffinityError")
+"""Reasons with which a kubelet refuses a pod (kubernetes.io/docs/concepts/scheduling-eviction, pkg/kubelet/lifecycle)."""
+_SAME_MS = 10 * SECOND_MS
+"""A node writes the first conditions of a pod within this time after its start."""
+
+
+def _ends(spec: Object, status: Object, conditions: Mapping[str, _Condition], start: int) -> list[int]:
+    """Return the moments at which a pod that is over may have ended, the last of which is its end; none where it is not known.
+
+    Ready is false from the start of a pod on, so it tells of an end only where it changed later.
+    """
+    ends = _finishes(status)
+    disrupted, ready = conditions.get("DisruptionTarget"), conditions.get("Ready")
+    started, deadline_s = _moment_ms(status.get("startTime")), spec.get("activeDeadlineSeconds")
+    if disrupted is not None and disrupted[0] == "True":
+        ends.append(disrupted[1])
+    if status.get("reason") == "DeadlineExceeded" and started is not None and deadline_s is not None:
+        ends.append(started + int(deadline_s) * SECOND_MS)
+    if not ends and ready is not None and ready[0] == "False" and ready[1] > start + _SAME_MS:
+        ends.append(ready[1])
+    return ends
+
+
+def _finishes(status: Object) -> list[int]:
+    """Return when containers of any kind ended, in their present state."""
+    kinds = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+    states = [each.get("state") or {} for kind in kinds for each in status.get(kind) or ()]
+    ends = [_moment_ms((state.get("terminated") or {}).get("finishedAt")) for state in states]
+    return [
+        end for end in ends if end is not None and end > 0
+    ]  # the zero time stands for a container of which nothing is known
 
 
 def workload_of(each: Object) -> KueueWorkload:
@@ -154,7 +226,6 @@ def workload_of(each: Object) -> KueueWorkload:
     conditions = _conditions(each.get("status") or {})
     times = {name: at for name, (status, at, _) in conditions.items() if status == "True"}
     sets = [(int(each_set.get("count", 1)), demand_of(each_set["template"]["spec"])) for each_set in spec["podSets"]]
-    models = {demand.model for _, demand in sets if demand.gpus}
     waits_for = next(
         (conditions[name] for name in ("QuotaReserved", "Admitted") if name in conditions and name not in times), None
     )
@@ -164,8 +235,7 @@ def workload_of(each: Object) -> KueueWorkload:
         partition=spec.get("queueName"),
         priority=spec.get("priority"),
         time_limit_s=spec.get("maximumExecutionTimeSeconds"),
-        gpu_count=sum(count * demand.gpus for count, demand in sets),
-        gpu_model=models.pop() if len(models) == 1 else None,
+        sets=tuple(sets),
         qos=(spec.get("priorityClassRef") or {}).get("name") or spec.get("priorityClassName") or None,
         state="Finished" if "Finished" in times else "Pending" if is_active else "Inactive",
         reason=None if waits_for is None else waits_for[2],
@@ -182,36 +252,28 @@ def job_of(each: Object) -> ClusterObject:
     return ClusterObject(**_common_fields(each, ()), partition=None, priority=None, time_limit_s=limit)
 
 
-def demand_of(spec: Mapping[str, Any]) -> GpuDemand:
-    """Return what a pod with this spec asks for.
+def node_of(each: Object) -> Node:
+    """Return the node. Raises as `pod_of`."""
+    labels = each["metadata"].get("labels") or {}
+    return Node(**_common_fields(each, ()), partition=None, priority=None, time_limit_s=None, labels=labels)
 
-    Containers are added up, and sidecars with them; other init containers run before these, one after another
-    (kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers).
-    """
-    at_once, before = Counter[str](), Counter[str]()
-    for container in spec.get("containers") or ():
-        at_once += _gpus(container)
-    for container in spec.get("initContainers") or ():
-        if container.get("restartPolicy") == "Always":
-            at_once += _gpus(container)
-        else:
-            before |= _gpus(container)
-    asked = at_once | before
-    kinds = {found[1] for name in asked if (found := _GPU.fullmatch(name))}
-    selector = spec.get("nodeSelector") or {}
-    profile = kinds.pop() if len(kinds) == 1 else None
-    return GpuDemand(
-        asked.total(),
-        profile or _first_label(selector, _MODELS),
-        _first_label(selector, _POOLS),
-        spec.get("priorityClassName"),
+
+def claim_of(each: Object) -> ResourceClaim:
+    """Return the ResourceClaim, or the ResourceClaimTemplate. Raises as `pod_of`."""
+    status, notes = each.get("status") or {}, each["metadata"].get("annotations") or {}
+    is_template = each["kind"] == "ResourceClaimTemplate"
+    spec = each["spec"]["spec"] if is_template else each["spec"]
+    at = _moment_ms((status.get("allocation") or {}).get("allocationTimestamp"))
+    return ResourceClaim(
+        **_common_fields(each, () if at is None else (at,)),
+        partition=None,
+        priority=None,
+        time_limit_s=None,
+        is_template=is_template,
+        devices=devices_of(spec, status),
+        pod_claim=notes.get("resource.kubernetes.io/pod-claim-name"),
+        users=frozenset(str(user["uid"]) for user in status.get("reservedFor") or ()),
     )
-
-
-def _gpus(container: Mapping[str, Any]) -> Counter[str]:
-    resources = container.get("resources") or {}
-    asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-    return Counter({name: int(count) for name, count in asked.items() if _GPU.fullmatch(name)})
 
 
 def _common_fields(each: Object, moments: Iterable[int]) -> dict[str, Any]:
@@ -221,17 +283,20 @@ def _common_fields(each: Object, moments: Iterable[int]) -> dict[str, Any]:
         raise ValueError("no creationTimestamp")
     owners = sorted(meta.get("ownerReferences") or (), key=lambda owner: not owner.get("controller"))
     return {
-        "namespace": str(meta["namespace"]),
+        "namespace": str(meta.get("namespace") or ""),
         "name": str(meta["name"]),
         "uid": str(meta["uid"]),
         "owners": tuple((str(owner["uid"]), str(owner["name"])) for owner in owners),
         "created": created,
         "latest": max((created, *moments)),
-        "project": _first_label(meta.get("labels") or {}, _PROJECTS),
+        "project": first_label(meta.get("labels") or {}, _PROJECTS),
     }
 
 
-def _conditions(status: Mapping[str, Any]) -> dict[str, tuple[str, int, str | None]]:
+_Condition = tuple[str, int, str | None]
+
+
+def _conditions(status: Mapping[str, Any]) -> dict[str, _Condition]:
     """Return status, time of the last transition and reason by type."""
     return {
         each["type"]: (each["status"], at, each.get("reason"))
@@ -240,15 +305,11 @@ def _conditions(status: Mapping[str, Any]) -> dict[str, tuple[str, int, str | No
     }
 
 
-def _container_ends(status: Mapping[str, Any]) -> Sequence[int]:
-    ended = [(each.get("state") or {}).get("terminated") or {} for each in status.get("containerStatuses") or ()]
-    return [at for each in ended if (at := _moment_ms(each.get("finishedAt"))) is not None]
-
-
-def _first_label(labels: Mapping[str, str], names: Sequence[str]) -> str | None:
-    return next((labels[name] for name in names if labels.get(name)), None)
-
-
 def _moment_ms(text: str | None) -> int | None:
     """Return the milliseconds of an RFC 3339 time. Raises ValueError for anything else."""
-    return None if text is None else to_ms(datetime.strptime(text, "%Y-%m-%dT%H:%M:%S%z"))
+    if text is None:
+        return None
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text[:40]} has no time zone")
+    return to_ms(moment)

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pyarrow.compute as pc
 
-from analytics.allocations.spans import FOREVER_MS, known_allocations
+from analytics.allocations.spans import FOREVER_MS, SHARE, known_allocations
 from fallow import parquet, schema
 from fallow.clock import HOUR_MS, SECOND_MS, Window, to_ms
 from fallow.lake import Lake, LakeFile
@@ -41,7 +41,9 @@ class ListedAllocation:
     gpu_model: str | None
     gpus: int | None
     gpu_hours: float | None
-    """GPU time inside the window; a GPU or MIG instance counts as one."""
+    """GPU time inside the window; a GPU or MIG instance counts as one, and a share of it by its size."""
+    gpu_share_ratio: float | None
+    """Part of each GPU; None for whole GPUs."""
     unplaced_gpus: int | None
     """Number of GPUs of which only the host is known."""
 
@@ -82,7 +84,7 @@ def allocations_in(allocations: pl.DataFrame, window: Window, measured_ms: int) 
     unplaced = pl.when("uncounted").then(pl.col("gpu_count") - pl.col("named")).otherwise("counted")
     table = grouped.with_columns(
         gpus=gpus,
-        gpu_ms=gpus * lasted.clip(0),
+        gpu_ms=gpus * SHARE * lasted.clip(0),
         end=pl.when(~runs & (pl.col("end") < FOREVER_MS)).then("end"),
         unplaced_gpus=unplaced,
     )

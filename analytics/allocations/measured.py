@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 
 import polars as pl
 
-from analytics.allocations.spans import FOREVER_MS, known_allocations
+from analytics.allocations.spans import FOREVER_MS, SHARE, known_allocations
 from analytics.intervals import SPAN_MS, clip, merge
 from analytics.states import OCCUPIED
 
@@ -45,7 +45,8 @@ def allocations_without_telemetry(
         until_ms: its end; running allocations count up to here.
 
     Returns:
-        One row per allocation, host and GPU with UNSEEN_COLUMNS: `gpu_count` and `gpu_ms` (GPU time inside the window) are
+        One row per allocation, host and GPU with UNSEEN_COLUMNS: `gpu_count` and `gpu_ms` (GPU time inside the window, of a share
+        by its size) are
         null where the number of GPUs allocated on that host is unknown; `why` names the GPU or host that never reported.
     """
     rows = clip(known_allocations(allocations), since_ms, until_ms, start="start")
@@ -54,7 +55,7 @@ def allocations_without_telemetry(
     why = pl.when(no_host).then(pl.lit("the host never reported")).when(no_gpu).then(pl.lit("the GPU never reported"))
     count = pl.when(pl.col("gpu").is_not_null()).then(1).otherwise("host_gpu_count").cast(pl.Int64)
     unseen = rows.with_columns(why=why, time="start", gpu_count=count).filter(pl.col("why").is_not_null())
-    return unseen.with_columns(gpu_ms=SPAN_MS * pl.col("gpu_count")).select(UNSEEN_COLUMNS)
+    return unseen.with_columns(gpu_ms=(SPAN_MS * pl.col("gpu_count") * SHARE).round().cast(pl.Int64)).select(UNSEEN_COLUMNS)
 
 
 def telemetry_without_allocations(allocations: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:

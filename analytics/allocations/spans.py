@@ -120,6 +120,9 @@ UNPLACED_SCHEMA = {
 FOREVER_MS = 2**62
 """The end of an allocation without an end."""
 
+SHARE = pl.col("gpu_share_ratio").fill_null(1.0)
+"""Part of each GPU that an allocation has."""
+
 _JOB_WORDS = {"slurm": "slurm", "kubernetes": "pod"}
 _ONE_RUN_AT_A_TIME = ("slurm", "kubernetes")
 """Schedulers for which a new start on a host ends the earlier run of the same allocation there, whatever its GPU."""

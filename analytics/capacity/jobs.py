@@ -146,6 +146,7 @@ def _started(allocations: pl.DataFrame) -> pl.DataFrame:
         named=pl.col("gpu").drop_nulls().n_unique().cast(pl.Int64),
         counted=pl.col("host_gpu_count").filter(counted).sum().cast(pl.Int64),
         is_uncounted=(counted & pl.col("host_gpu_count").is_null()).any(),
+        is_share=pl.col("gpu_share_ratio").is_not_null().any(),
     )
     stated = allocations.group_by("scheduler", "allocation_id", start="time").agg(
         is_over=pl.col("end").is_not_null().any()
@@ -157,7 +158,8 @@ def _started(allocations: pl.DataFrame) -> pl.DataFrame:
     return runs.with_columns(
         job="allocation_id",
         end=pl.when(is_over).then("end").otherwise(None),
-        gpus=pl.when("is_uncounted").then("total").otherwise(pl.col("named") + pl.col("counted")),
+        # a share occupies no whole GPU, so how many of them its job needs is unknown
+        gpus=pl.when(~pl.col("is_share")).then(pl.when("is_uncounted").then("total").otherwise(pl.col("named") + pl.col("counted"))),
         host_count=pl.coalesce("host_count", pl.col("hosts").list.len()),
         time_limit_ms=limit_ms,
         planned_end=pl.coalesce("planned_end", pl.col("start") + limit_ms),

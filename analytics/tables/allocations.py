@@ -109,6 +109,7 @@ def allocation_list(found: Sequence[ListedAllocation], window: Window, measured_
             *(fact(key, kind) for key, kind in _ABOUT.items()),
             fact("submitted", "moment"),
             fact("planned_end", "moment"),
+            fact("gpu_share_ratio", "number"),
             fact("unplaced_gpus", "count"),
         ),
         rows=tuple(found),

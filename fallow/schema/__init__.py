@@ -42,7 +42,7 @@ from fallow.schema.samples import (
 )
 from fallow.schema.types import LakeColumn, LakeTable, Type
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 """Version of the schema; raised when a column is added or removed, or changes its meaning."""
 
 OLDEST_SCHEMA_VERSION = 8

@@ -297,6 +297,7 @@ ALLOCATION = LakeTable(
         LakeColumn("name", Type.STRING, "name of the allocation, or of its owner, such as Deployment/web", "scheduler"),
         LakeColumn("gpu_count", Type.INT32, "GPUs in the whole allocation", "scheduler", "1", "1"),
         LakeColumn("host_gpu_count", Type.INT32, "GPUs of the allocation on this host, where `gpu` is null", "scheduler", "1", "1"),
+        LakeColumn("gpu_share_ratio", Type.DOUBLE, "part of each of its GPUs that it may use, where others share them; null: all of it", "scheduler", unit="1"),
         LakeColumn("partition", Type.STRING, "partition, queue or node pool", "scheduler"),
         LakeColumn("qos", Type.STRING, "quality of service or priority class", "scheduler"),
         LakeColumn("state", Type.STRING, "state in the scheduler's words", "scheduler"),
