@@ -14,7 +14,7 @@ from analytics.allocations.measured import (
     since_and_until,
     telemetry_without_allocations,
 )
-from analytics.allocations.spans import allocation_spans, overlapping_allocations
+from analytics.allocations.spans import UNPLACED_MS, allocation_spans, overlapping_allocations
 from analytics.allocations.write import AS_OF
 from analytics.importers.times import LATEST_MS
 from fallow import parquet
@@ -71,7 +71,7 @@ def check(
         unseen,
         telemetry_without_allocations(allocations, segments),
         overlapping,
-        int((unplaced["gpu_count_on_host"].fill_null(1) * (unplaced["end"] - unplaced["start"])).sum()),
+        round(unplaced.select(UNPLACED_MS.sum()).item()),
         oversized_allocations(allocations, known, since_ms=since_ms, until_ms=until_ms),
         resembling_hosts(unseen["host"].unique(), known["host"].unique()),
         _as_of_ms(files),

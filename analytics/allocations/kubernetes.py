@@ -143,7 +143,7 @@ class KnownObjects:
             return Counted(0, "reservation of a GPU, which the pods that share it have")
         if groups.gpus and (groups.ratio or 0) < 1:
             reserved = [self.reservations[group] for group in groups.groups if group in self.reservations]
-            if groups.ratio is None or len(reserved) < groups.gpus:
+            if groups.ratio is None or pod.placed is None or len(reserved) < groups.gpus:
                 return Counted(0, pod.demand.uncounted(groups.text))
             names = tuple(each.groups.gpu for each in reserved if each.groups.gpu is not None)
             return Counted(groups.gpus, "", groups.ratio, names if len(names) == groups.gpus else ())
@@ -169,8 +169,13 @@ class KnownObjects:
             others |= set(found.devices.others)
         if gpus:
             return Counted(gpus)
-        if others and share is None and not demand.others and not lacks:
-            return Counted(0, f"{CLAIMS} of {', '.join(sorted(others))}, which this import does not count")
+        if share is None and not demand.others and (others or lacks):
+            why = (
+                f" of {', '.join(sorted(others))}, which this import does not count"
+                if not lacks
+                else ", which the export lacks"
+            )
+            return Counted(0, f"{CLAIMS}{why}")
         return Counted(0, demand.uncounted(share))
 
 
@@ -358,11 +363,10 @@ def read_export(path: str, limits: InputLimits) -> ClusterExport:
 
 
 _REMEDIES = (
-    (f"{CLAIMS}, which the export lacks", f"export the claims as well: {EXPORT}"),
-    (
-        "a share of a GPU",
-        "run the agent on the nodes: it reads from the kubelet which pods share a GPU (docs/attribution.md)",
-    ),
+    ("which the export lacks", f"export the claims as well: {EXPORT}"),
+    ("a share of a GPU", "run the agent on the nodes: it reads from the kubelet which pods share a GPU"),
+    ("which this import does not count", "import these GPUs from a table: fallow allocations import csv --help"),
+    ("ended", "import every hour, so that the lake knows pods while they run"),
 )
 """Parts of reasons, and what to do about them."""
 

@@ -97,7 +97,7 @@ class GpuDemand:
             return f"a share of a GPU: {share or 'how much is not known'}"
         if self.others:
             return f"GPUs by {', '.join(self.others)}, which this import does not count"
-        return f"{CLAIMS}, which the export lacks" if self.claims else NO_GPU
+        return NO_GPU
 
 
 def demand_of(spec: Mapping[str, Any], claim_names: Mapping[str, str] | None = None) -> GpuDemand:
@@ -191,7 +191,7 @@ def first_label(labels: Mapping[str, str], names: Sequence[str]) -> str | None:
 
 
 _GROUP, _FRACTION, _MEMORY = "runai-gpu-group", "gpu-fraction", "gpu-memory"
-_RESERVED = ("kai-resource-reservation", "runai-reservation")
+RESERVED = ("kai-resource-reservation", "runai-reservation")
 """Namespaces of pods that only keep a GPU for pods that share it."""
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]+")
 
@@ -224,11 +224,11 @@ def groups_of(meta: Mapping[str, Any], demand: GpuDemand) -> GpuGroups:
     devices = str(notes.get("gpu-fraction-num-devices") or max(len(groups), 1))
     return GpuGroups(
         groups,
-        is_reservation=bool(demand.asked) and not has_share and (bool(groups) or meta.get("namespace") in _RESERVED),
+        is_reservation=bool(demand.asked) and not has_share and (bool(groups) or meta.get("namespace") in RESERVED),
         gpu=gpu if _UUID.fullmatch(gpu) else None,
         ratio=ratio or None,
         gpus=int(devices) if has_share and devices.isdecimal() else 0,
-        text=f"{ratio:.0%} of it" if ratio else f"{notes[_MEMORY]} MiB of its memory" if _MEMORY in notes else "",
+        text=f"{100 * ratio:g} % of it" if ratio else f"{notes[_MEMORY]} MiB of its memory" if _MEMORY in notes else "",
     )
 
 

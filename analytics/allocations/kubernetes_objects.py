@@ -53,7 +53,7 @@ _MAPS = ("labels", "annotations", "nodeSelector", "limits", "requests", "capacit
 
 def _named(each: Object, listed: str) -> Object:
     """Return an object of a list with its kind, and in camelCase where a client library wrote snake_case."""
-    fields = _camel_case(each) if "creation_timestamp" in each["metadata"] else each
+    fields = _camel_case(each) if "creation_timestamp" in (each.get("metadata") or {}) else each
     return fields | {"kind": fields.get("kind") or listed}
 
 
@@ -161,7 +161,9 @@ def pod_of(each: Object) -> Pod:
     scheduled, started = conditions.get("PodScheduled"), _moment_ms(status.get("startTime"))
     is_placed = spec.get("nodeName") and scheduled is not None and scheduled[0] == "True"
     placed = scheduled[1] if is_placed and scheduled is not None else started
-    ends = _ends(spec, status, conditions, max(placed or 0, started or 0)) if is_over else []
+    start = max(placed or 0, started or 0)
+    ends = _ends(spec, status, conditions, start) if is_over else []
+    newest = max((at for _, at, _ in conditions.values()), default=0)
     labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
     made = {
         claim["name"]: claim["resourceClaimName"]
@@ -180,7 +182,7 @@ def pod_of(each: Object) -> Pod:
         node=spec.get("nodeName"),
         placed=placed,
         is_over=is_over,
-        is_rejected=is_over and not ends and reason.startswith(_REJECTED),
+        is_rejected=is_over and not ends and reason.startswith(_REJECTED) and newest <= start + _SAME_MS,
         ended=max(ends, default=None),
         state=reason or phase,
         reason=scheduled[2] if scheduled is not None and scheduled[0] == "False" else None,
@@ -205,7 +207,8 @@ def _ends(spec: Object, status: Object, conditions: Mapping[str, _Condition], st
         ends.append(disrupted[1])
     if status.get("reason") == "DeadlineExceeded" and started is not None and deadline_s is not None:
         ends.append(started + int(deadline_s) * SECOND_MS)
-    if not ends and ready is not None and ready[0] == "False" and ready[1] > start + _SAME_MS:
+    is_complete = bool(status.get("containerStatuses")) and all(map(_finish_ms, status["containerStatuses"]))
+    if not is_complete and ready is not None and ready[0] == "False" and ready[1] > start + _SAME_MS:
         ends.append(ready[1])
     return ends
 
@@ -213,11 +216,13 @@ def _ends(spec: Object, status: Object, conditions: Mapping[str, _Condition], st
 def _finishes(status: Object) -> list[int]:
     """Return when containers of any kind ended, in their present state."""
     kinds = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
-    states = [each.get("state") or {} for kind in kinds for each in status.get(kind) or ()]
-    ends = [_moment_ms((state.get("terminated") or {}).get("finishedAt")) for state in states]
-    return [
-        end for end in ends if end is not None and end > 0
-    ]  # the zero time stands for a container of which nothing is known
+    ends = (_finish_ms(each) for kind in kinds for each in status.get(kind) or ())
+    return [end for end in ends if end]
+
+
+def _finish_ms(container: Object) -> int | None:
+    """Return when a container ended; None or 0, the zero time, where that is not known."""
+    return _moment_ms(((container.get("state") or {}).get("terminated") or {}).get("finishedAt"))
 
 
 def workload_of(each: Object) -> KueueWorkload:

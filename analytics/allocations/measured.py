@@ -55,7 +55,9 @@ def allocations_without_telemetry(
     why = pl.when(no_host).then(pl.lit("the host never reported")).when(no_gpu).then(pl.lit("the GPU never reported"))
     count = pl.when(pl.col("gpu").is_not_null()).then(1).otherwise("host_gpu_count").cast(pl.Int64)
     unseen = rows.with_columns(why=why, time="start", gpu_count=count).filter(pl.col("why").is_not_null())
-    return unseen.with_columns(gpu_ms=(SPAN_MS * pl.col("gpu_count") * SHARE).round().cast(pl.Int64)).select(UNSEEN_COLUMNS)
+    return unseen.with_columns(gpu_ms=(SPAN_MS * pl.col("gpu_count") * SHARE).round().cast(pl.Int64)).select(
+        UNSEEN_COLUMNS
+    )
 
 
 def telemetry_without_allocations(allocations: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:

@@ -51,7 +51,8 @@ def place(
     left = pl.col("_placed").is_null() | (pl.col("gpu_count_on_host") > 0).fill_null(value=False)
     placed = allocations.join(found, on="row").sort("row", "gpu")
     return AllocationSpans(
-        placed.drop("row", "gpu_count_on_host"), remaining.filter(left).sort("row").select(unplaced.columns)
+        placed.drop("row", "gpu_count_on_host", "gpu_share_ratio"),
+        remaining.filter(left).sort("row").select(unplaced.columns),
     )
 
 
@@ -93,6 +94,7 @@ ALLOCATION_COLUMNS = (
     "user",
     "account",
     "host_gpu_count",
+    "gpu_share_ratio",
     "planned_end",
 )
 """Columns of the `allocation` table from which the intervals are made; the path of the file adds `host`."""
@@ -106,6 +108,9 @@ SPAN_SCHEMA = {
     "allocation_id": pl.String,
     "job": pl.String,
 }
+SHARE = pl.col("gpu_share_ratio").fill_null(1.0)
+"""Part of each GPU that an allocation has."""
+
 UNPLACED_SCHEMA = {
     "host": pl.String,
     "start": pl.Int64,
@@ -115,13 +120,14 @@ UNPLACED_SCHEMA = {
     "user": pl.String,
     "account": pl.String,
     "scheduler": pl.String,
+    "gpu_share_ratio": pl.Float64,
 }
 
 FOREVER_MS = 2**62
 """The end of an allocation without an end."""
 
-SHARE = pl.col("gpu_share_ratio").fill_null(1.0)
-"""Part of each GPU that an allocation has."""
+UNPLACED_MS = (pl.col("end") - pl.col("start")) * pl.col("gpu_count_on_host").fill_null(1) * SHARE
+"""GPU time of a row of UNPLACED_SCHEMA; a share counts by its size."""
 
 _JOB_WORDS = {"slurm": "slurm", "kubernetes": "pod"}
 _ONE_RUN_AT_A_TIME = ("slurm", "kubernetes")

@@ -159,7 +159,9 @@ def _started(allocations: pl.DataFrame) -> pl.DataFrame:
         job="allocation_id",
         end=pl.when(is_over).then("end").otherwise(None),
         # a share occupies no whole GPU, so how many of them its job needs is unknown
-        gpus=pl.when(~pl.col("is_share")).then(pl.when("is_uncounted").then("total").otherwise(pl.col("named") + pl.col("counted"))),
+        gpus=pl.when(~pl.col("is_share")).then(
+            pl.when("is_uncounted").then("total").otherwise(pl.col("named") + pl.col("counted"))
+        ),
         host_count=pl.coalesce("host_count", pl.col("hosts").list.len()),
         time_limit_ms=limit_ms,
         planned_end=pl.coalesce("planned_end", pl.col("start") + limit_ms),

@@ -54,6 +54,7 @@ def allocation_list(found: Sequence[ListedAllocation], window: Window, measured_
     unknown = sum(each.gpu_hours is None for each in found)
     until = Moment(measured_ms if window.until_ms is None else min(window.until_ms, measured_ms))
     running = sum(each.end is None for each in found)
+    shares = sum(each.gpu_share_ratio is not None for each in found)
     to_come = sum(each.end is not None and each.end > measured_ms for each in found)
     size = tr_many(
         "{number} allocation, {hours} GPU-hours", "{number} allocations, {hours} GPU-hours", len(found), hours=spent
@@ -81,6 +82,17 @@ def allocation_list(found: Sequence[ListedAllocation], window: Window, measured_
                 )
             ]
             if to_come
+            else []
+        ),
+        *(
+            [
+                tr_many(
+                    "{number} allocation has a share of its GPUs: its GPU-hours count that share.",
+                    "{number} allocations have a share of their GPUs: their GPU-hours count that share.",
+                    shares,
+                )
+            ]
+            if shares
             else []
         ),
     ]

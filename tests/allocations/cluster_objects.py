@@ -84,3 +84,44 @@ def workload(name: str, created: float, *conditions: Object, owner: str = "", po
         "spec": {"active": True, "podSets": sets, "queueName": "train", "priority": 100} | spec,
         "status": {"conditions": list(conditions)},
     }  # fmt: skip
+
+
+def ended(seconds: float) -> Object:
+    """A container that ended then."""
+    return {"name": "c", "state": {"terminated": {"finishedAt": at(seconds), "exitCode": 1}}}
+
+
+def claim(
+    name: str, *devices: tuple[str, str], asks: Sequence[Object] = (), users: Sequence[str] = (), **more: Any
+) -> Object:
+    """A ResourceClaim; each device is that of a driver."""
+    results = [
+        {"request": "r", "driver": driver, "pool": "gn1", "device": device} | more.pop("result", {})
+        for driver, device in devices
+    ]
+    status: Object = {"reservedFor": [{"resource": "pods", "name": each, "uid": f"uid-{each}"} for each in users]}
+    if devices:
+        status["allocation"] = {"devices": {"results": results}, "allocationTimestamp": at(20)}
+    spec = {"devices": {"requests": list(asks)}}
+    return {
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": meta(name, 0, **more), "spec": spec, "status": status,
+    }  # fmt: skip
+
+
+def template(name: str, *asks: Object) -> Object:
+    spec = {"spec": {"devices": {"requests": list(asks)}}}
+    return {
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": meta(name, 0), "spec": spec,
+    }  # fmt: skip
+
+
+def claims(**named: str) -> Object:
+    """A pod's spec without any GPU resource, with claims; a name that begins with `t-` is that of a template."""
+    own = [
+        {"name": name, "resourceClaimTemplateName" if each.startswith("t-") else "resourceClaimName": each}
+        for name, each in named.items()
+    ]
+    return {
+        "containers": [{"name": "main", "resources": {"claims": [{"name": each} for each in named]}}],
+        "resourceClaims": own,
+    }

@@ -36,11 +36,11 @@ def test_a_pod_is_an_allocation_from_its_placement_to_its_end(bring: Allocations
         pod("a", 0, 30, 90, spec=chosen | {"priority": 7, "priorityClassName": "high"}, **labelled),
         pod("b", 10, 40, spec={"nodeSelector": {"cloud.google.com/gke-nodepool": "p1"}}),
         pod("cpu", 10, 40, gpus=0),
-        {"kind": "Node", "metadata": {"name": "gn1"}},
+        {"kind": "Service", "metadata": {"name": "web"}},
     ]
     done = bring(pods)
     assert (done.counts, done.said("as_of", "running")) == ((2, 0, 0), ("2026-11-20T00:01:30Z", 1))
-    assert done.dropped == {"no GPU or MIG instance of its own": 1, "neither a pod, nor a Workload, nor a Job": 1}
+    assert done.dropped == {"no GPU or MIG instance of its own": 1, "of a kind that tells nothing of GPUs": 1}
     counts = {"gpu_count": 2, "host_gpu_count": 2, "host_count": 1}
     shared = {"host": "gn1", "scheduler": "kubernetes", "account": "nlp", **counts}
     assert stored(lake) == [
@@ -60,8 +60,6 @@ MAIN = pod_spec(1)["containers"]
     ("spec", "asked"),
     [
         (pod_spec(1, "nvidia.com/mig-1g.10gb"), [(1, "mig-1g.10gb")]),
-        (pod_spec(1, "nvidia.com/gpu.shared"), []),
-        (pod_spec(1, "amd.com/gpu"), []),
         ({"containers": MAIN * 3}, [(3, None)]),
         ({"containers": MAIN, "initContainers": pod_spec(4)["containers"]}, [(4, None)]),
         ({"containers": MAIN, "initContainers": [MAIN[0] | {"restartPolicy": "Always"}]}, [(2, None)]),
@@ -192,5 +190,5 @@ def test_pods_over_without_an_end_are_counted_and_left_out(bring: Allocations) -
     lost["status"]["phase"] = refused["status"]["phase"] = "Failed"
     refused["status"] |= {"reason": "OutOfnvidia.com/gpu"}
     refused["status"]["conditions"].append(condition("Ready", 30, "False", "PodFailed"))
-    done = bring([lost, refused])
-    assert done.dropped == {"ended at an unknown time": 1, "ended when it started": 1}
+    done = bring([lost, refused, pod("other", 0, 30)])
+    assert done.dropped == {"ended at an unknown time": 1, "rejected by its node, so it never had its GPUs": 1}

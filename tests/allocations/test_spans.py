@@ -33,7 +33,7 @@ def jobs(*rows: tuple[str, str, int, int, str | None]) -> pl.DataFrame:
 def counted(
     count: int | None, start: int = 0, end: int = 100, allocation_id: str = "1", host: str = "h1"
 ) -> pl.DataFrame:
-    rows = [(host, start, end, count, allocation_id, "ann", "ml", "slurm")]
+    rows = [(host, start, end, count, allocation_id, "ann", "ml", "slurm", None)]
     return pl.DataFrame(rows, schema=UNPLACED_SCHEMA, orient="row")
 
 
@@ -138,7 +138,7 @@ def test_all_allocations_of_a_time_in_one_call() -> None:
     assert found.placed.select("gpu", "start", "end", "allocation_id").rows() == [
         ("a", 10, 20, "1"), ("a", 20, 50, "1+2"), ("a", 50, 60, "2"), ("b", 20, 60, "2"),
     ]  # fmt: skip
-    assert found.unplaced.rows() == [("h2", 10, 60, 1, "3", "u3", "a3", "slurm")]
+    assert found.unplaced.rows() == [("h2", 10, 60, 1, "3", "u3", "a3", "slurm", None)]
 
 
 def test_what_is_placed_later_joins_the_spans_without_naming_anybody_twice() -> None:

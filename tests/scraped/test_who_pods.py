@@ -205,6 +205,65 @@ def test_one_sample_a_window_and_another_target_scraped_later_make_no_pod_gone(l
     assert "withdrawn" not in requested(lake)[0]
 
 
+GONE = partial(KubePod, "nlp", "a", created=-90_000, placed=-86_000, ended=100, node="h1", is_completed=False)
+"""Evicted, so that only its phase tells that it is over."""
+
+
+@pytest.mark.parametrize(
+    ("since_s", "named", "expected"),
+    [
+        (120, None, []),
+        (120, "nlp/a", []),
+        (0, None, [("nlp/a", None, -86_000, 120)]),
+        (0, "nlp/a", [("nlp/a", "G0", -86_000, 120)]),
+    ],
+)
+def test_a_pod_that_was_over_in_its_first_sample_has_no_invented_hours(
+    since_s: float, named: str | None, expected: list[Any], lake: Lake
+) -> None:
+    hosts = [host_rows("h1", since_s, 300, G0=[named])]
+    bring(lake, (300, hosts), series=kube(*GONE().series(since_s, 300)))
+    assert spans(lake) == expected
+
+
+def test_a_pod_that_ended_between_two_windows_ends_with_its_last_sample_alive(lake: Lake) -> None:
+    left = bring(lake, (90, []), series=kube(*GONE().series(0, 90)))
+    bring(lake, (300, []), before=left, series=kube(*GONE().series(120, 300)))
+    assert spans(lake) == [("nlp/a", None, -86_000, 90)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"nvidia_com_gpumem": 4000.0, "nvidia_com_gpucores": 25.0}, 0),
+        ({"nvidia_com_gpumem_percentage": 50.0}, 0),
+        ({"nvidia_com_gpumem": 4000.0, "nvidia_com_gpucores": 100.0}, 1),
+        ({"nvidia_com_gpumem_percentage": 100.0}, 1),
+    ],
+)
+def test_a_pod_with_a_share_is_noted_and_not_counted_whole(limits: dict[str, float], expected: int, lake: Lake) -> None:
+    of_pod = {"namespace": "nlp", "pod": "a", "uid": "u-a", "container": "main"}
+    own = [
+        ({"__name__": "kube_pod_container_resource_limits", "resource": name, **of_pod}, {0.0: value})
+        for name, value in limits.items()
+    ]
+    series = kube(*KubePod("nlp", "a", created=0, placed=10, node="h1").series(0, 60), *own)
+    bring(lake, (60, []), series=series)
+    assert len(spans(lake)) == expected
+    assert len(notes(series)) == 1 - expected
+
+
+def test_a_reservation_namespace_gets_no_bill(lake: Lake) -> None:
+    series = kube(
+        *KubePod("kai-resource-reservation", "gpu-reservation-x", created=0, placed=10, node="h1").series(0, 60)
+    )
+    bring(lake, (60, []), series=series)
+    assert spans(lake) == []
+    assert notes(series) == (
+        "1 pod in a reservation namespace: not counted, because the pods that share the GPU have it",
+    )
+
+
 def test_what_waits_is_a_request_until_it_is_placed_or_gone(lake: Lake) -> None:
     waits, leaves = (KubePod("nlp", name, created=10, gpus=4) for name in ("a", "b"))
     left = bring(lake, (60, []), series=kube(*waits.series(0, 60), *leaves.series(0, 60)))

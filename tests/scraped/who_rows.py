@@ -115,6 +115,8 @@ class KubePod:
     owner: tuple[str, str] = ("<none>", "<none>")
     resource: str = "nvidia_com_gpu"
     uid: str = ""
+    is_completed: bool = True
+    """Whether its end is told of, apart from its phase: not that of a pod which was evicted."""
 
     def series(self, since_s: float, until_s: float) -> list[tuple[dict[str, str], dict[float, float]]]:
         """What kube-state-metrics has of it, scraped every 30 s."""
@@ -137,7 +139,7 @@ class KubePod:
             for name, at in (
                 ("kube_pod_status_scheduled_time", self.placed),
                 ("kube_pod_start_time", None if self.placed is None else self.placed + 2),
-                ("kube_pod_completion_time", self.ended),
+                ("kube_pod_completion_time", self.ended if self.is_completed else None),
             )
             if at is not None
         ]

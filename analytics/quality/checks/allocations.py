@@ -8,6 +8,8 @@ import polars as pl
 
 from analytics.allocations.spans import (
     FOREVER_MS,
+    SHARE,
+    UNPLACED_MS,
     allocation_spans,
     flatten,
     known_allocations,
@@ -62,7 +64,7 @@ def without_telemetry(data: Data) -> Iterator[Remark]:
         pl.when(pl.col("gpu").is_not_null()).then(~pl.col("gpu").is_in(gpus)).otherwise(~pl.col("host").is_in(hosts))
     ).with_columns(allocated=pl.when(pl.col("gpu").is_null()).then(pl.col("host_gpu_count").fill_null(1)).otherwise(1))
     if len(silent):
-        gpu_ms = int(((silent["end"] - silent["start"]) * silent["allocated"]).sum())
+        gpu_ms = round(silent.select(((pl.col("end") - pl.col("start")) * pl.col("allocated") * SHARE).sum()).item())
         worst = silent.sort(pl.col("end") - pl.col("start"), "job", descending=[True, False]).row(0, named=True)
         example = tr("{name} on {place}", name=_name(worst), place=worst["gpu"] or worst["host"])
         sentence = tr(
@@ -84,9 +86,7 @@ def by_count(data: Data) -> Iterator[Remark]:
         data.allocations, dict(gpus.iter_rows()), shown, since_ms=since_ms, until_ms=until_ms
     ).unplaced
     # allocations where nothing was recorded have a remark of their own
-    counted = found.filter(pl.col("host").is_in(gpus["host"].implode())).with_columns(
-        gpu_ms=(pl.col("end") - pl.col("start")) * pl.col("gpu_count_on_host").fill_null(1)
-    )
+    counted = found.filter(pl.col("host").is_in(gpus["host"].implode())).with_columns(gpu_ms=UNPLACED_MS)
     if len(counted):
         worst = counted.sort("gpu_ms", "allocation_id", descending=[True, False]).row(0, named=True)
         example = tr("{name} on {place}", name=worst["allocation_id"], place=worst["host"])

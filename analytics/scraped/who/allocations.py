@@ -26,7 +26,15 @@ from analytics.scraped.who.label_runs import (
     label_runs,
     without_id,
 )
-from analytics.scraped.who.pods import POD_SCHEMA, WAITING_SCHEMA, pods_of, unnamed_pods, waiting_pods, with_pods
+from analytics.scraped.who.pods import (
+    POD_SCHEMA,
+    WAITING_SCHEMA,
+    left_out_notes,
+    pods_of,
+    unnamed_pods,
+    waiting_pods,
+    with_pods,
+)
 from fallow.clock import DAY_MS, utc_day
 from fallow.lake import Lake, LakeFile
 from fallow.schema import ALLOCATION, GPU, REQUEST
@@ -100,7 +108,7 @@ def allocations_of(
         waiting = waiting_pods(pods, before.waiting, tables.step_ms)
         allocations, requests = pl.concat([allocations, counted.rows]), waiting.rows
         left = replace(left, pods=counted.known, waiting=waiting.known)
-    notes = (*_id_notes(given), *(() if tables is None else queue_notes(tables)))
+    notes = (*_id_notes(given), *(() if tables is None else (*left_out_notes(tables), *queue_notes(tables))))
     names = single_names("account", "user")
     read = ReadAllocations(
         allocations.with_columns(names), requests.with_columns(names), (), "UTC (as scraped)", as_of_ms, notes

@@ -14,7 +14,9 @@ import polars as pl
 
 from analytics.scraped.samples import Labels, Samples
 
-_GPUS = 'resource=~"nvidia_com_(gpu|mig_.+)"'
+SHARES = ("nvidia_com_gpucores", "nvidia_com_gpumem", "nvidia_com_gpumem_percentage")
+"""Resources by which HAMi limits a container to a part of its GPUs."""
+_GPUS = 'resource=~"nvidia_com_(gpu|gpucores|gpumem|gpumem_percentage|mig_.+)"'
 KUBE_METRICS: Mapping[str, str] = {
     "kube_pod_container_resource_limits": _GPUS,
     "kube_pod_container_resource_requests": _GPUS,

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from analytics.allocations.kubernetes_demand import RESERVED
 from analytics.allocations.model import ROW_SCHEMA, KnownHosts, conform
 from analytics.frames import empty, typed
-from analytics.scraped.who.kube_metrics import KubeTables
+from analytics.language.plain_text import count
+from analytics.scraped.who.kube_metrics import SHARES, KubeTables
 from analytics.scraped.who.label_runs import NEAR_MS
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
 from fallow.schema import REQUEST
@@ -24,10 +26,10 @@ def pods_of(kube: KubeTables) -> pl.DataFrame:
     """Return one row per pod that asked for GPUs, times in milliseconds and null where they are not known.
 
     namespace, pod, uid, node, gpus, gpu_model (a MIG profile), qos, owner (`Deployment/web`), created, submitted, placed, ended,
-    is_over, state, reason, partition, project, time_limit_s, last_ms (its last sample), is_gone (its target has later samples of others) and
+    over_by_ms (the first sample in which it was over: an end is known only where an earlier sample showed it alive), is_over, state, reason, partition, project, time_limit_s, last_ms (its last sample), is_gone (its target has later samples of others) and
     gone_ms (the last moment at which it may have existed).
     """
-    pods = _demands(kube)
+    pods = _demands(kube).filter(~_is_left_out())
     for table in (_infos(kube), _owners(kube), _moments(kube), _phases(kube), _reasons(kube), _labels(kube)):
         pods = pods.join(table, on=_POD, how="left", nulls_equal=True)
     pods = pods.join(_jobs(kube), on=["namespace", "job"], how="left")
@@ -43,16 +45,44 @@ def pods_of(kube: KubeTables) -> pl.DataFrame:
     )
 
 
+def _is_left_out() -> pl.Expr:
+    return pl.col("is_share") | pl.col("namespace").is_in(RESERVED).fill_null(value=False)
+
+
+def left_out_notes(kube: KubeTables) -> tuple[str, ...]:
+    """Return a sentence about pods that no allocation counts, because each shares a GPU or only reserves one."""
+    found = _demands(kube).filter(_is_left_out())
+    shares = int(found["is_share"].sum())
+    sentences = {
+        "with a share of a GPU: counted only where labels name the GPU": shares,
+        "in a reservation namespace: not counted, because the pods that share the GPU have it": found.height - shares,
+    }
+    return tuple(f"{count(number, 'pod')} {text}" for text, number in sentences.items() if number)
+
+
 def _demands(kube: KubeTables) -> pl.DataFrame:
-    """Return what the pods' containers ask for: the sum of containers that run together, or the largest init container if larger."""
+    """Return what the pods' containers ask for: the sum of containers that run together, or the largest init container if larger.
+
+    `is_share`: its containers are limited to a part of their GPUs. All cores of a GPU are a whole GPU.
+    """
     at_once = _requested_counts(kube, "container").group_by(*_POD, "resource").agg(pl.col("count").sum())
     before = _requested_counts(kube, "init_container").group_by(*_POD, "resource").agg(pl.col("count").max())
     kinds = pl.concat([at_once, before]).group_by(*_POD, "resource").agg(pl.col("count").max())
     profile = pl.col("resource").str.extract(r"^nvidia_com_(mig_.+)$", 1)
+    is_all_memory = (pl.col("resource") == SHARES[2]) & (pl.col("count") >= _ALL_PCT)
+    limits = kinds.filter(pl.col("resource").is_in(SHARES), pl.col("count") > 0, ~is_all_memory)
+    is_whole = ((pl.col("resource") == SHARES[0]) & (pl.col("count") >= _ALL_PCT)).any()
+    shares = limits.group_by(_POD).agg(is_share=~is_whole)
+    kinds = kinds.filter(~pl.col("resource").is_in(SHARES), ~pl.col("resource").str.ends_with("_shared"))
     each = kinds.filter(pl.col("count") > 0).group_by(_POD, maintain_order=True)
     found = each.agg(gpus=pl.col("count").sum().cast(pl.Int64, strict=False), model=profile.unique(), kinds=pl.len())
     name = pl.col("model").list.first().str.replace("_", "-").str.replace("_", ".")
-    return found.with_columns(gpu_model=pl.when(pl.col("kinds") == 1).then(name)).drop("model", "kinds")
+    found = found.with_columns(gpu_model=pl.when(pl.col("kinds") == 1).then(name)).drop("model", "kinds")
+    known = found.join(shares, on=_POD, how="left", nulls_equal=True)
+    return known.with_columns(pl.col("is_share").fill_null(value=False))
+
+
+_ALL_PCT = 100
 
 
 def _requested_counts(kube: KubeTables, kind: str) -> pl.DataFrame:
@@ -127,7 +157,12 @@ def _moments(kube: KubeTables) -> pl.DataFrame:
 def _phases(kube: KubeTables) -> pl.DataFrame:
     rows = kube.table("kube_pod_status_phase", *_POD, "phase").drop_nulls("one_last_ms")
     over = pl.col("one_first_ms").filter(pl.col("phase").is_in(_OVER)).min()
-    return rows.sort("one_last_ms").group_by(_POD).agg(pl.col("phase").last(), over_ms=over)
+    alive = pl.col("first_ms").min()
+    phases = rows.sort("one_last_ms").group_by(_POD).agg(pl.col("phase").last(), over_by_ms=over, alive_ms=alive)
+    # a pod that is over in its first sample ended at any time before
+    return phases.with_columns(over_ms=pl.when(pl.col("over_by_ms") > pl.col("alive_ms")).then("over_by_ms")).drop(
+        "alive_ms"
+    )
 
 
 def _reasons(kube: KubeTables) -> pl.DataFrame:
@@ -177,7 +212,9 @@ def with_pods(rows: pl.DataFrame, pods: pl.DataFrame) -> pl.DataFrame:
     until its GPU is allocated again. Pods of one name, one after another, are separate runs.
     """
     placed = pods.drop_nulls("placed")
-    facts = _facts(placed).with_columns(gone=placed["gone_ms"].set(~placed["is_gone"], None))
+    facts = _facts(placed).with_columns(
+        gone=placed["gone_ms"].set(~placed["is_gone"], None), over_by=placed["over_by_ms"]
+    )
     facts = facts.drop("host_gpu_count").sort("placed")
     facts = facts.with_columns(next=pl.col("placed").shift(-1).over("allocation_id"))
     numbered = rows.with_row_index("_run")
@@ -192,11 +229,12 @@ def with_pods(rows: pl.DataFrame, pods: pl.DataFrame) -> pl.DataFrame:
     began = pl.when("is_new").then("first_ms").otherwise("time")
     known = of_pods.with_columns(
         time=pl.when(pl.col("is_new") | ~pl.col("reported") | follows).then("placed").otherwise("time"),
-        end=pl.min_horizontal("end", "pod_end", "next"),
+        end=pl.min_horizontal("end", pl.coalesce("pod_end", "over_by"), "next"),
         is_new=pl.col("is_new") | follows,
         reported=pl.col("reported") & ~follows,
         planned_end=pl.col("placed") + pl.col("time_limit_s") * SECOND_MS,
-        _lingers=(pl.col("pod_end") <= began).fill_null(value=False),
+        # of a pod that was over in its first sample, the label alone does not tell of any time
+        _lingers=(pl.col("pod_end") <= began).fill_null(pl.col("over_by").is_not_null() & pl.col("is_new")),
     ).filter(~pl.col("_lingers"))
     return pl.concat([known, unknown], how="diagonal_relaxed").filter(
         (pl.col("end") > pl.col("time")).fill_null(value=True)
@@ -236,7 +274,8 @@ def unnamed_pods(
     pods: pl.DataFrame, named: pl.DataFrame, before: pl.DataFrame, hosts: KnownHosts, step_ms: int
 ) -> PodRows:
     """Return pods that have GPUs and that no label names, by their number; `named` are the runs (allocation_id, time, end) of the others."""
-    placed = pods.filter(pl.col("placed").is_not_null() & pl.col("node").is_not_null())
+    has_end = ~pl.col("is_over") | pl.col("ended").is_not_null()
+    placed = pods.filter(pl.col("placed").is_not_null() & pl.col("node").is_not_null() & has_end)
     facts = _facts(placed).with_columns(
         host=placed["node"],
         end=pl.coalesce("pod_end", placed["gone_ms"].set(~placed["is_gone"], None)),
