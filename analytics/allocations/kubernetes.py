@@ -153,29 +153,25 @@ class KnownObjects:
     def counted(self, owner: ClusterObject, demand: GpuDemand, node: Mapping[str, str]) -> Counted:
         """Return the whole GPUs of a demand of a pod or a Workload, on a node with these labels."""
         share = demand.share_on(node)
-        gpus, others = demand.gpus if share is None else 0, set[str]()
-        lacks = False
+        gpus, others, is_missing = demand.gpus if share is None else 0, set[str](), False
         for name, claim, template in demand.claims:
             key = (owner.namespace, claim or "")
             found = self.claims.get(key) or self.made_claims.get((owner.uid, name))
             found = found or self.templates.get((owner.namespace, template or ""))
-            lacks |= found is None
             if found is None:
+                is_missing = True
                 continue
-            if found.devices.gpus and (found.devices.is_share or self.claim_users.get(key, 1) > 1):
-                share = share or f"a resource claim of {self.claim_users.get(key, 1)} pods"
+            users = self.claim_users.get(key, 1)
+            if found.devices.gpus and (found.devices.is_share or users > 1):
+                share = f"one of {users} pods with its claim" if users > 1 else share or ""
             else:
                 gpus += found.devices.gpus
             others |= set(found.devices.others)
         if gpus:
             return Counted(gpus)
-        if share is None and not demand.others and (others or lacks):
-            why = (
-                f" of {', '.join(sorted(others))}, which this import does not count"
-                if not lacks
-                else ", which the export lacks"
-            )
-            return Counted(0, f"{CLAIMS}{why}")
+        if share is None and not demand.others and (others or is_missing):
+            named = f" of {', '.join(sorted(others))}, which this import does not count"
+            return Counted(0, f"{CLAIMS}{', which the export lacks' if is_missing else named}")
         return Counted(0, demand.uncounted(share))
 
 
@@ -328,7 +324,12 @@ class Kubernetes:
     example = "fallow allocations import kubernetes cluster.json --lake /srv/lake"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("files", nargs="+", metavar="FILE", help=f"output of {EXPORT}, plain or gzipped")
+        parser.add_argument(
+            "files",
+            nargs="+",
+            metavar="FILE",
+            help=f"output of {EXPORT}, plain or gzipped; name workloads.kueue.x-k8s.io and resourceclaims too where the cluster has them",
+        )
 
     def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         """Return the allocations of all files, read together. Raises InputError."""
@@ -363,7 +364,7 @@ def read_export(path: str, limits: InputLimits) -> ClusterExport:
 
 
 _REMEDIES = (
-    ("which the export lacks", f"export the claims as well: {EXPORT}"),
+    ("which the export lacks", f"export the claims as well: {EXPORT.replace(' -A', ',resourceclaims -A')}"),
     ("a share of a GPU", "run the agent on the nodes: it reads from the kubelet which pods share a GPU"),
     ("which this import does not count", "import these GPUs from a table: fallow allocations import csv --help"),
     ("ended", "import every hour, so that the lake knows pods while they run"),

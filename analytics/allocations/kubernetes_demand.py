@@ -100,15 +100,11 @@ class GpuDemand:
         return NO_GPU
 
 
-def demand_of(spec: Mapping[str, Any], claim_names: Mapping[str, str] | None = None) -> GpuDemand:
-    """Return what a pod with this spec asks for.
+def demand_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> GpuDemand:
+    """Return what a pod with this spec asks for. Its status names the ResourceClaims that Kubernetes made for it.
 
     Containers are added up, and sidecars with them; other init containers run before these, one after another
     (kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers).
-
-    Args:
-        spec: the pod's.
-        claim_names: the ResourceClaims that Kubernetes made for the pod, by their names in the pod.
     """
     at_once, before = Counter[str](), Counter[str]()
     parts: list[str] = []
@@ -122,7 +118,7 @@ def demand_of(spec: Mapping[str, Any], claim_names: Mapping[str, str] | None = N
             else:
                 before |= amounts
     asked = at_once | before
-    made = claim_names or {}
+    made = {each["name"]: each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()}
     return GpuDemand(
         {name: count for name, count in asked.items() if _WHOLE.fullmatch(name)},
         _selector(spec),

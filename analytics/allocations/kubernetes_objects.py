@@ -26,8 +26,8 @@ from analytics.importers.source import InputLimits
 from fallow.clock import SECOND_MS, to_ms
 from fallow.errors import InputError
 
-EXPORT = "kubectl get nodes,pods,jobs,workloads.kueue.x-k8s.io,resourceclaims -A -o json"
-"""The command whose output is imported; leave out the kinds that the cluster does not have."""
+EXPORT = "kubectl get nodes,pods,jobs -A -o json"
+"""The command whose output is imported, with the kinds that every cluster has."""
 
 Object = dict[str, Any]
 
@@ -76,7 +76,7 @@ _WORKLOADS = ("kueue.x-k8s.io/workload", "kueue.x-k8s.io/pod-group-name")
 """The annotation that Kueue sets on the pods that it admits, and the label that groups pods under a Workload of that name."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClusterObject:
     """Fields that all objects share; times in milliseconds."""
 
@@ -88,11 +88,11 @@ class ClusterObject:
     created: int
     latest: int
     """The newest moment that the object states."""
-    partition: str | None
+    partition: str | None = None
     """The queue of the object."""
     project: str | None
-    priority: int | None
-    time_limit_s: int | None
+    priority: int | None = None
+    time_limit_s: int | None = None
 
     @property
     def allocation_id(self) -> str:
@@ -100,7 +100,7 @@ class ClusterObject:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Pod(ClusterObject):
     demand: GpuDemand
     groups: GpuGroups
@@ -118,7 +118,7 @@ class Pod(ClusterObject):
     reason: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KueueWorkload(ClusterObject):
     """A Workload of Kueue, as columns of requests need it."""
 
@@ -135,12 +135,12 @@ class KueueWorkload(ClusterObject):
     was_evicted: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Node(ClusterObject):
     labels: Mapping[str, str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ResourceClaim(ClusterObject):
     """A claim for devices, or a template of such claims."""
 
@@ -165,12 +165,7 @@ def pod_of(each: Object) -> Pod:
     ends = _ends(spec, status, conditions, start) if is_over else []
     newest = max((at for _, at, _ in conditions.values()), default=0)
     labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
-    made = {
-        claim["name"]: claim["resourceClaimName"]
-        for claim in status.get("resourceClaimStatuses") or ()
-        if claim.get("resourceClaimName")
-    }
-    demand = demand_of(spec, made)
+    demand = demand_of(spec, status)
     return Pod(
         **_common_fields(each, (*_finishes(status), *ends, *(at for _, at, _ in conditions.values()))),
         partition=labels.get(_QUEUE),
@@ -230,7 +225,9 @@ def workload_of(each: Object) -> KueueWorkload:
     spec = each["spec"]
     conditions = _conditions(each.get("status") or {})
     times = {name: at for name, (status, at, _) in conditions.items() if status == "True"}
-    sets = [(int(each_set.get("count", 1)), demand_of(each_set["template"]["spec"])) for each_set in spec["podSets"]]
+    sets = [
+        (int(each_set.get("count", 1)), demand_of(each_set["template"]["spec"], {})) for each_set in spec["podSets"]
+    ]
     waits_for = next(
         (conditions[name] for name in ("QuotaReserved", "Admitted") if name in conditions and name not in times), None
     )
@@ -254,13 +251,12 @@ def workload_of(each: Object) -> KueueWorkload:
 def job_of(each: Object) -> ClusterObject:
     """Return the Job. Raises as `pod_of`."""
     limit = (each.get("spec") or {}).get("activeDeadlineSeconds")
-    return ClusterObject(**_common_fields(each, ()), partition=None, priority=None, time_limit_s=limit)
+    return ClusterObject(**_common_fields(each, ()), time_limit_s=limit)
 
 
 def node_of(each: Object) -> Node:
     """Return the node. Raises as `pod_of`."""
-    labels = each["metadata"].get("labels") or {}
-    return Node(**_common_fields(each, ()), partition=None, priority=None, time_limit_s=None, labels=labels)
+    return Node(**_common_fields(each, ()), labels=each["metadata"].get("labels") or {})
 
 
 def claim_of(each: Object) -> ResourceClaim:
@@ -271,9 +267,6 @@ def claim_of(each: Object) -> ResourceClaim:
     at = _moment_ms((status.get("allocation") or {}).get("allocationTimestamp"))
     return ResourceClaim(
         **_common_fields(each, () if at is None else (at,)),
-        partition=None,
-        priority=None,
-        time_limit_s=None,
         is_template=is_template,
         devices=devices_of(spec, status),
         pod_claim=notes.get("resource.kubernetes.io/pod-claim-name"),

@@ -257,7 +257,7 @@ def test_gpus_by_resource_claims_are_counted(
         ([], "1 left out: devices by resource claims, which the export lacks"),
         ([claim("c", ("gpu.amd.com", "gpu-1"))], "devices by resource claims of gpu.amd.com, which this import does not count"),
         ([claim("c", asks=[one(allocationMode="All", count=0)])], "devices by resource claims of gpu.nvidia.com, which this import does not"),
-        ([claim("c", *GOT, users=("a", "b"))], "a share of a GPU: a resource claim of 2 pods"),
+        ([claim("c", *GOT, users=("a", "b"))], "a share of a GPU: one of 2 pods with its claim"),
         ([claim("c", asks=[one(adminAccess=True)])], "no GPU or MIG instance of its own"),
     ],
 )  # fmt: skip
