@@ -141,7 +141,9 @@ class KnownObjects:
         groups = pod.groups
         if groups.is_reservation:
             return Counted(0, "reservation of a GPU, which the pods that share it have")
-        if groups.gpus and (groups.ratio or 0) < 1:
+        if groups.gpus and groups.ratio == 1:
+            return Counted(groups.gpus)
+        if groups.gpus:
             reserved = [self.reservations[group] for group in groups.groups if group in self.reservations]
             if groups.ratio is None or pod.placed is None or len(reserved) < groups.gpus:
                 return Counted(0, pod.demand.uncounted(groups.text))

@@ -176,7 +176,7 @@ _PERCENT = 100
 def _selector(spec: Mapping[str, Any]) -> dict[str, str]:
     """Return the labels that a node must have for the pod, each of which allows one value alone."""
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or ()
+    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or []
     rules = (terms[0].get("matchExpressions") or ()) if len(terms) == 1 else ()  # of several terms, any one suffices
     chosen = {rule["key"]: rule["values"][0] for rule in rules if rule["operator"] == "In" and len(rule["values"]) == 1}
     return {**chosen, **(spec.get("nodeSelector") or {})}
@@ -213,7 +213,7 @@ def groups_of(meta: Mapping[str, Any], demand: GpuDemand) -> GpuGroups:
     """Return the groups of a pod by its metadata."""
     labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
     groups = tuple(value for key, value in sorted(labels.items()) if key == _GROUP or key.startswith(f"{_GROUP}/"))
-    has_share = _FRACTION in notes or _MEMORY in notes
+    has_share = _FRACTION in notes or _MEMORY in notes or (bool(groups) and not demand.asked)
     stated = str(notes.get(_FRACTION, ""))
     ratio = float(stated) if re.fullmatch(r"0?\.\d+|1(?:\.0*)?", stated) else None
     gpu = notes.get("run.ai/reserve_for_gpu_index") or ""

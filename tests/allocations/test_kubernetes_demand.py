@@ -211,6 +211,21 @@ def test_a_reserved_gpu_is_that_of_the_pods_that_share_it(
     assert hours["two"] == pytest.approx(2 * 0.5 * (24 - 10 / HOUR))
 
 
+def test_a_fraction_of_one_is_a_whole_gpu_and_a_group_without_a_fraction_is_a_share(
+    bring: Allocations, lake: Lake
+) -> None:
+    done = bring(
+        reservation("g1"),
+        sharer("a", "g1", gpu_fraction="1"),
+        sharer("b", "g1"),
+        sharer("c", "g1", gpu_fraction="half"),
+    )
+    assert done.dropped["a share of a GPU: how much is not known"] == 2
+    assert [(row["name"], row["host_gpu_count"], row.get("gpu_share_ratio")) for row in stored(lake)] == [
+        ("a", 1, None)
+    ]
+
+
 def test_a_reservation_without_its_pods_is_nobodys_allocation(bring: Allocations, lake: Lake) -> None:
     done = bring(reservation("g1"))
     assert (done.code, "reservation of a GPU" in done.err) == (1, True)
