@@ -246,6 +246,8 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
     ),
     "slurm": (
         ("scontrol", str, "scontrol", "command that returns a job's account, used if it exists; empty: not used"),
+        ("cluster", str, "",
+         "name of the cluster whose agents write to this lake: its jobs keep plain ids, a job of another is CLUSTER/ID"),
     ),
     "serving": (
         ("endpoints", str, "",

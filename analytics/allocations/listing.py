@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -10,8 +12,17 @@ import pyarrow.compute as pc
 
 from analytics.allocations.spans import FOREVER_MS, SHARE, known_allocations
 from fallow import parquet, schema
-from fallow.clock import HOUR_MS, SECOND_MS, Window, to_ms
+from fallow.clock import SECOND_MS, Window, to_ms
 from fallow.lake import Lake, LakeFile
+
+
+@dataclass(frozen=True)
+class PlacedGpu:
+    """A GPU or MIG instance of an allocation, and its index on its host; None where the inventory does not list it."""
+
+    host: str
+    index: int | None
+    gpu: str
 
 
 @dataclass(frozen=True)
@@ -39,13 +50,23 @@ class ListedAllocation:
     hosts: tuple[str, ...]
     host_count: int | None
     gpu_model: str | None
+    reason: str | None
+    gpu_shares: str | None
+    """Shares of GPUs, in the scheduler's words; None for whole GPUs."""
     gpus: int | None
-    gpu_hours: float | None
+    gpu_ms: float | None
     """GPU time inside the window; a GPU or MIG instance counts as one, and a share of it by its size."""
     gpu_share_ratio: float | None
     """Part of each GPU; None for whole GPUs."""
     unplaced_gpus: int | None
     """Number of GPUs of which only the host is known."""
+    named: tuple[PlacedGpu, ...]
+    """The GPUs with a name, by host and index."""
+    accounted_ratio: float | None
+    """Share of the GPU time with GPU figures of the scheduler's accounting; the figures are those of the whole run."""
+    accounted_util_pct: float | None
+    accounted_peak_pct: float | None
+    accounted_mem_bytes: float | None
 
 
 _OF_RUNS = (
@@ -59,8 +80,13 @@ _OF_RUNS = (
 """Columns that have the same value in every row of a run."""
 
 
-def allocations_in(allocations: pl.DataFrame, window: Window, measured_ms: int) -> list[ListedAllocation]:
-    """Return the allocations that overlap the window, by start, counted up to the newest sample at the latest."""
+def allocations_in(
+    allocations: pl.DataFrame, window: Window, measured_ms: int, indices: Mapping[str, int | None]
+) -> list[ListedAllocation]:
+    """Return the allocations that overlap the window, by start, counted up to the newest sample at the latest.
+
+    `indices` has the index of each GPU on its host, by UUID.
+    """
     since_ms = window.since_ms or 0
     until_ms = FOREVER_MS if window.until_ms is None else window.until_ms
     rows = known_allocations(allocations).filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
@@ -70,6 +96,7 @@ def allocations_in(allocations: pl.DataFrame, window: Window, measured_ms: int) 
         pl.col("end").max(),
         pl.col("host").unique().sort(),
         pl.col(_OF_RUNS).max(),
+        on=pl.struct("host", "gpu").filter(~counted).unique(),
         named=pl.col("gpu").drop_nulls().n_unique(),
         counted=pl.col("host_gpu_count").filter(counted).sum(),
         uncounted=(counted & pl.col("host_gpu_count").is_null()).any(),
@@ -89,19 +116,84 @@ def allocations_in(allocations: pl.DataFrame, window: Window, measured_ms: int) 
         unplaced_gpus=unplaced,
     )
     ordered = table.sort("start", "allocation_id", "scheduler", nulls_last=True)
-    return [_listed_allocation(row) for row in ordered.iter_rows(named=True)]
+    return [_listed_allocation(row, indices) for row in ordered.iter_rows(named=True)]
 
 
-def _listed_allocation(row: dict[str, Any]) -> ListedAllocation:
-    spent_ms = row["gpu_ms"]
-    standing = "running" if row["end"] is None else "ended"
+def _listed_allocation(row: dict[str, Any], indices: Mapping[str, int | None]) -> ListedAllocation:
+    gpus = (PlacedGpu(each["host"], indices.get(each["gpu"]), each["gpu"]) for each in row["on"])
     known = {
         "hosts": tuple(row["host"]),
-        "standing": standing,
-        "gpu_hours": None if spent_ms is None else spent_ms / HOUR_MS,
+        "standing": "running" if row["end"] is None else "ended",
+        "named": tuple(sorted(gpus, key=lambda each: (each.host, each.index is None, each.index or 0, each.gpu))),
     }
     values: dict[str, Any] = {each.name: row.get(each.name) for each in fields(ListedAllocation)} | known
     return ListedAllocation(**values)
+
+
+@dataclass(frozen=True)
+class AllocationSum:
+    """GPU time of several allocations, and their use as the scheduler's accounting bounds it.
+
+    `user` and `name` are None where the rows have none.
+    """
+
+    name: str | None
+    user: str | None
+    allocations: int
+    gpu_ms: float
+    """GPU time of allocations of known size."""
+    unplaced_ms: float
+    """The part of it on GPUs of which only the host is known."""
+    accounted_ms: float
+    """The part of it with GPU figures of accounting."""
+    util_pct: float | None
+    """Mean GPU utilization in that part, by the last readings of the tasks; None without any."""
+    peak_pct: float | None
+    """What it was at most there, by the highest readings; None where a reading is missing."""
+    mem_bytes: float | None
+
+
+GROUPED_BY: Mapping[str, Callable[[ListedAllocation], str | None]] = {
+    "account": lambda each: each.account,
+    "user": lambda each: each.user,
+    "partition": lambda each: each.partition,
+    "qos": lambda each: each.qos,
+    "job": lambda each: each.allocation_id,
+}
+"""Groups of `sums_by`. Accounts are listed with their users, and jobs with theirs, as `sreport` does."""
+
+
+def sums_by(found: Sequence[ListedAllocation], group: str) -> list[AllocationSum]:
+    """Return the sums of the allocations by a group of GROUPED_BY, the most GPU time first."""
+    with_user = group in ("account", "job")
+    groups = defaultdict[tuple[str | None, str | None], list[ListedAllocation]](list)
+    for each in found:
+        groups[GROUPED_BY[group](each), each.user if with_user else None].append(each)
+    sums = [_sum(*names, rows) for names, rows in groups.items()]
+    return sorted(sums, key=lambda each: (-each.gpu_ms, each.name or "", each.user or ""))
+
+
+def _sum(name: str | None, user: str | None, rows: Sequence[ListedAllocation]) -> AllocationSum:
+    sized = [(each, each.gpu_ms) for each in rows if each.gpu_ms is not None]
+    parts = [(each, spent_ms * each.accounted_ratio) for each, spent_ms in sized if each.accounted_ratio is not None]
+    accounted_ms = sum(part_ms for _, part_ms in parts)
+
+    def mean(figure: Callable[[ListedAllocation], float | None]) -> float | None:
+        figures = [(figure(each), part_ms) for each, part_ms in parts]
+        known = [value * part_ms for value, part_ms in figures if value is not None]
+        return sum(known) / accounted_ms if accounted_ms and len(known) == len(figures) else None
+
+    return AllocationSum(
+        name,
+        user,
+        len(rows),
+        sum(spent_ms for _, spent_ms in sized),
+        sum(spent_ms * (each.unplaced_gpus or 0) / each.gpus for each, spent_ms in sized if each.gpus),
+        accounted_ms,
+        mean(lambda each: each.accounted_util_pct),
+        mean(lambda each: each.accounted_peak_pct),
+        mean(lambda each: each.accounted_mem_bytes),
+    )
 
 
 @dataclass(frozen=True)

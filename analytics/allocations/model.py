@@ -97,8 +97,15 @@ class KnownHosts:
             frozenset(file.host for file in files), dict(zip(newest["gpu"], newest["host"], strict=True)), in_order
         )
 
-    def named(self, node: str, suffix: str = "") -> str:
-        """Return the lake's name for a node: the node with the suffix, else the only host that differs by its domain alone."""
+    def named(self, node: str, suffix: str = "", cluster: str | None = None, scope: str | None = None) -> str:
+        """Return the lake's name for a node: the node with the suffix, else the only host that differs by its domain alone.
+
+        A cluster counts as a domain (`gn1.hopper`) where the lake has such a host, and where `scope` names the cluster because other
+        clusters have a node of this name.
+        """
+        in_cluster = f"{node}.{cluster}"
+        if scope is not None or (cluster and in_cluster in self.names):
+            return in_cluster
         name = node + suffix
         if name in self.names or suffix:
             return name

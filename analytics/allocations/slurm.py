@@ -15,9 +15,9 @@ from pathlib import Path
 import polars as pl
 
 from analytics.allocations.model import ROW_SCHEMA, KnownHosts, ReadAllocations, Surroundings
-from analytics.allocations.slurm_jobs import allocation_rows
+from analytics.allocations.slurm_jobs import Clusters, allocation_rows
 from analytics.allocations.slurm_limits import ASSOCIATIONS, QOS, GpuLimits
-from analytics.allocations.slurm_output import EXPORT, JobGpus
+from analytics.allocations.slurm_output import EXPORT, JobGpus, read_jobs
 from analytics.allocations.slurm_state import SNAPSHOT, SlurmState, read_snapshot, state_of, with_reasons, withheld_rows
 from analytics.allocations.times import read_moments
 from analytics.importers.kinds import with_progress
@@ -91,6 +91,7 @@ def _rows_on_uuids(
 
 _ASKED = (("job", "--details"), ("node",), ("reservation",))
 _WAITS = pl.col("withdrawn").is_null()
+_NO_REASON = pl.col("reason").is_null()
 _TIMEOUT_S = 600
 _SINCE = "7d"
 
@@ -119,7 +120,10 @@ class Live:
                 f"cannot run sacct: {error}",
                 "run this where Slurm's commands are, or name sacct with --sacct; or export there and import the file",
             ) from error
-        jobs = allocation_rows(self._sacct, text, "UTC", self._host_name, InputLimits.of(self._around.settings))
+        size = InputLimits.of(self._around.settings)
+        lines = read_jobs(self._sacct, text, size)
+        clusters = Clusters.of(self._around.settings.text("slurm.cluster"), [lines])
+        jobs = allocation_rows(self._sacct, lines, "UTC", self._host_name, size, clusters=clusters)
         shown, failed = self._snapshot()
         limits, also_failed = self._gpu_limits()
         rows, notes = on_shown_gpus(jobs.rows, shown.gpus, self._around.hosts, self._host_name)
@@ -127,17 +131,17 @@ class Live:
         requests = requests.with_columns(as_of=pl.lit(as_of_ms))
         withheld = withheld_rows((shown,), self._host_name, "UTC", as_of_ms)
         return ReadAllocations(
-            rows,
+            with_reasons(rows, (shown,), is_open=_NO_REASON),
             requests,
             (jobs.report,),
             "UTC (asked for)",
             as_of_ms,
-            (*failed, *also_failed, *notes),
+            (*clusters.notes, *failed, *also_failed, *notes),
             withheld=withheld,
         )
 
-    def _host_name(self, node: str) -> str:
-        return self._around.hosts.named(node, self._suffix)
+    def _host_name(self, node: str, cluster: str | None = None, scope: str | None = None) -> str:
+        return self._around.hosts.named(node, self._suffix, cluster, scope)
 
     def _gpu_limits(self) -> tuple[GpuLimits, tuple[str, ...]]:
         """Return Slurm's limits, and a note where sacctmgr does not answer; no limits without scontrol, which names why a job waits."""
@@ -219,7 +223,7 @@ class Slurm:
             default=[],
             metavar="FILE",
             help=f"with files: output of {SNAPSHOT} (or with --json) from the time of the jobs, for their GPUs and the reasons of waiting jobs; "
-            "also of scontrol show node and scontrol show reservation, for hosts whose GPUs Slurm does not allocate",
+            "also of scontrol show node, scontrol show reservation and sinfo, for hosts whose GPUs Slurm does not allocate",
         )
         parser.add_argument(
             "--time-zone",
@@ -255,10 +259,10 @@ class Slurm:
 
     def _read_files(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         zone = check_zone(args.zone or "UTC", "--time-zone")
-        limits, read = InputLimits.of(around.settings), []
+        limits, lines = InputLimits.of(around.settings), {}
 
-        def host_of(node: str) -> str:
-            return around.hosts.named(node, args.host_suffix)
+        def host_of(node: str, cluster: str | None = None, scope: str | None = None) -> str:
+            return around.hosts.named(node, args.host_suffix, cluster, scope)
 
         for path in with_progress(args.files, "reading"):
             source = open_source(path, limits)
@@ -266,7 +270,9 @@ class Slurm:
                 raise InputError(f"{path} is Parquet, not the text of sacct", "export the jobs with sacct --parsable2")
             if source.cut_off:
                 raise InputError(f"{path} is cut off: its end is missing", "fetch it again")
-            read.append(allocation_rows(path, source.text, zone, host_of, limits))
+            lines[path] = read_jobs(path, source.text, limits)
+        clusters = Clusters.of(around.settings.text("slurm.cluster"), lines.values())
+        read = [allocation_rows(path, each, zone, host_of, limits, clusters=clusters) for path, each in lines.items()]
         known = [jobs.as_of_ms for jobs in read if jobs.as_of_ms is not None]
         assumed = "" if args.zone else " (assumed)"
         rows, as_of_ms = pl.concat([jobs.rows for jobs in read]), max(known, default=None)
@@ -276,11 +282,11 @@ class Slurm:
             gpus = [each for state in shown for each in state.gpus]
             rows, notes = on_shown_gpus(rows, gpus, around.hosts, host_of, zone)
         return ReadAllocations(
-            with_reasons(rows, shown, is_open=pl.col("reason").is_null()),
+            with_reasons(rows, shown, is_open=_NO_REASON),
             with_reasons(pl.concat([jobs.requests for jobs in read]), shown, is_open=_WAITS),
             tuple(jobs.report for jobs in read),
             zone + assumed,
             as_of_ms,
-            notes,
+            (*clusters.notes, *notes),
             withheld=withheld_rows(shown, host_of, zone, as_of_ms),
         )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 
 import polars as pl
 
@@ -13,12 +16,12 @@ from analytics.allocations.slurm_output import (
     expand,
     gpu_count,
     gpu_model,
-    has_share,
-    read_jobs,
+    gpu_shares,
     task_count,
 )
+from analytics.allocations.slurm_usage import ACCOUNTED, is_step, with_gpu_use
 from analytics.allocations.times import read_moments, start_and_end
-from analytics.frames import typed
+from analytics.frames import typed, with_mapped
 from analytics.importers.model import FileReport, Tally
 from analytics.importers.source import InputLimits
 from analytics.importers.times import LATEST_MS
@@ -71,7 +74,7 @@ _SHARED = (
     ).alias("host_count"),
     pl.col("ReqTRES").map_elements(gpu_model, return_dtype=pl.String).alias("gpu_model"),
     _text("Reason").alias("reason"),
-    pl.col("eligible", "time_limit_s"),
+    pl.col("eligible", "time_limit_s", "gpu_shares"),
 )
 """Columns that both tables have of a job."""
 
@@ -86,34 +89,92 @@ class Jobs:
     as_of_ms: int | None
 
 
-def allocation_rows(path: str, text: bytes, zone: str, host_of: Callable[[str], str], limits: InputLimits) -> Jobs:
+@dataclass(frozen=True)
+class Clusters:
+    """The clusters of an import. Their jobs and nodes may have the same names, so the cluster is part of both.
+
+    Jobs of the cluster `own`, and of an import of one cluster, keep the plain ids that agents write.
+    """
+
+    own: str
+    nodes: Mapping[str, frozenset[str]]
+    """The node lists of each cluster, as text."""
+
+    @classmethod
+    def of(cls, own: str, lines: Iterable[pl.DataFrame]) -> Clusters:
+        """Return the clusters that these lines of sacct name."""
+        named = pl.concat([each.select(_text("Cluster").alias("Cluster"), "NodeList") for each in lines]).unique()
+        by_name = named.drop_nulls("Cluster").group_by("Cluster").agg("NodeList")
+        return cls(own, {name: frozenset(filter(None, listed)) for name, listed in by_name.iter_rows()})
+
+    def job_id(self, job_id: pl.Expr) -> pl.Expr:
+        """Return `CLUSTER/ID` for jobs of other clusters, else the id."""
+        name = _text("Cluster")
+        other = (name != self.own) if self.own else pl.lit(len(self.nodes) > 1)
+        return pl.when(other.fill_null(value=False) & name.is_not_null()).then(name + "/" + job_id).otherwise(job_id)
+
+    @cached_property
+    def shared_nodes(self) -> frozenset[str]:
+        """Return the nodes whose name several clusters have."""
+        there = [{node for text in texts for node in _nodes(text)} for texts in self.nodes.values()]
+        return frozenset(node for node, count in Counter(chain.from_iterable(there)).items() if count > 1)
+
+    def scope(self, cluster: str | None, node: str) -> str | None:
+        """Return the cluster where the node's name needs it."""
+        return cluster if cluster != self.own and node in self.shared_nodes else None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what to set where jobs of several clusters are told apart and none of them is the agents' own."""
+        if self.own or len(self.nodes) <= 1:
+            return ()
+        names = ", ".join(sorted(self.nodes))
+        remedy = "to keep the plain ids of the one whose agents write to this lake, name it in slurm.cluster"
+        return (f"jobs of several clusters ({names}) have the id CLUSTER/ID; {remedy}",)
+
+
+def _nodes(text: str) -> tuple[str, ...]:
+    """Return the nodes of a list; none for text that is not a list, which the reader of its line reports."""
+    try:
+        return () if text.strip() in (*_NO_NODES, "") else expand(text)
+    except ValueError:
+        return ()
+
+
+def allocation_rows(
+    path: str, lines: pl.DataFrame, zone: str, host_of: Callable[..., str], limits: InputLimits, *, clusters: Clusters
+) -> Jobs:
     """Return the allocations in sacct's output. Raises InputError that names file and lines.
 
     Args:
         path: name of the file in messages.
-        text: with the header line.
+        lines: from `read_jobs`.
         zone: time zone of times without an offset.
-        host_of: the lake's name for a node.
+        host_of: the lake's name for a node, and the cluster that its name needs.
         limits: the largest number of rows.
+        clusters: the clusters of the whole import.
     """
-    lines = read_jobs(path, text, limits)
     tally = Tally()
     job_id = pl.coalesce("JobIDRaw", "JobID").str.strip_chars()
-    jobs = lines.with_columns(allocation_id=job_id)
-    jobs = _without(jobs, job_id.str.contains(".", literal=True), "step of a job", tally)
+    begin, end = (read_moments(lines[name], zone).first for name in ("Start", "End"))
+    lines = lines.with_row_index("run").with_columns(
+        run=pl.when(~is_step()).then("run").forward_fill(),
+        lasted_ms=_elapsed_ms(lines).zip_with(lines["ElapsedRaw"].is_not_null(), end - begin),
+    )
+    jobs = lines.filter(~is_step()).with_columns(allocation_id=clusters.job_id(job_id))
     jobs = _with_times(path, jobs, zone, tally)
     no_node = pl.col("NodeList").str.strip_chars().is_in(_NO_NODES).fill_null(value=False)
     # where a job waits for its nodes, its start is only Slurm's estimate
     has_begun = pl.col("start").is_not_null() & ~no_node & (_STATE != "PENDING").fill_null(value=True)
     begun = pl.col("start").filter(has_begun).max()
     as_of = jobs.select(pl.max_horizontal(begun, pl.col("end", "submitted").max())).item()
-    jobs = _with_gpus(path, jobs, tally)
+    jobs = with_gpu_use(_with_gpus(path, jobs, tally), lines, tally)
     requests = _requests(jobs.filter(~has_begun), as_of, tally)
     jobs = jobs.filter(has_begun)
     jobs = _without(jobs, pl.col("end") == pl.col("start"), "ended when it started", tally)
     backwards = jobs.filter(pl.col("end") < pl.col("start"))["line"].to_list()
     jobs = _without(jobs, pl.col("end") < pl.col("start"), f"ends before it starts ({_line_list(backwards)})", tally)
-    rows = _node_rows(path, jobs, host_of, limits)
+    rows = _node_rows(path, jobs, host_of, limits, clusters)
     if lines["JobIDRaw"].null_count() and rows["allocation_id"].str.contains(r"[_+]").any():
         tally.notes.append(
             "there is no column JobIDRaw, so tasks of arrays cannot be matched with their processes; "
@@ -209,24 +270,30 @@ def _elapsed_ms(jobs: pl.DataFrame) -> pl.Series:
 def _with_gpus(path: str, jobs: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     """Return the jobs with gpu_count; jobs without GPUs are left out and counted."""
     counts: list[int | None] = []
-    shares: list[bool] = []
+    shares: list[str | None] = []
     for line, allocated, asked in jobs.select("line", "AllocTRES", "ReqTRES").iter_rows():
         tres = allocated or asked or ""
-        shares.append(has_share(tres))
+        shares.append(gpu_shares(tres))
         try:
             counts.append(gpu_count(tres))
         except ValueError as error:
             raise InputError(f"{path}, {line}: {error}", "export it again") from error
-    counted = jobs.with_columns(pl.Series("gpu_count", counts, dtype=pl.Int64))
-    shared = pl.col("gpu_count").is_null() & pl.Series(shares, dtype=pl.Boolean)
-    counted = _without(counted, shared, "shares of a GPU (gres/shard, gres/mps) and no whole GPU", tally)
-    kept = _without(counted, pl.col("gpu_count").is_null(), "no GPU", tally)
-    if jobs.height and not kept.height and not any(shares):
+    counted = jobs.with_columns(
+        pl.Series("gpu_count", counts, dtype=pl.Int64), pl.Series("gpu_shares", shares, dtype=pl.String)
+    )
+    has_whole = pl.col("gpu_count").is_not_null()
+    counted = counted.with_columns(gpu_shares=pl.when(~has_whole).then("gpu_shares"))
+    kept = _without(counted, ~has_whole & pl.col("gpu_shares").is_null(), "no GPU", tally)
+    if shared := kept["gpu_shares"].count():
+        tally.notes.append(f"{shared} jobs have shares of GPUs (gres/shard, gres/mps): no whole GPU counts as theirs")
+    if jobs.height and not kept.height:
         tally.notes.append("no job has gres/gpu among its TRES: AccountingStorageTRES of slurm.conf must name gres/gpu")
     return kept
 
 
-def _node_rows(path: str, jobs: pl.DataFrame, host_of: Callable[[str], str], limits: InputLimits) -> pl.DataFrame:
+def _node_rows(
+    path: str, jobs: pl.DataFrame, host_of: Callable[..., str], limits: InputLimits, clusters: Clusters
+) -> pl.DataFrame:
     """Return one row per job and node, with `host` and, where the GPUs divide evenly, the GPUs on the node."""
     nodes: list[tuple[str, ...]] = []
     count_so_far = 0
@@ -247,9 +314,14 @@ def _node_rows(path: str, jobs: pl.DataFrame, host_of: Callable[[str], str], lim
     count = pl.col("host").list.len().cast(pl.Int64)
     even = pl.when(pl.col("gpu_count") % count == 0).then(pl.col("gpu_count") // count)
     each = listed.with_columns(host_gpu_count=even).explode("host")
-    names = {node: host_of(node) for node in each["host"].unique()}
-    return each.with_columns(pl.col("host").replace(names)).select(
+
+    def named(node: str, cluster: str | None) -> tuple[str]:
+        return (host_of(node, cluster, clusters.scope(cluster, node)),)
+
+    each = each.with_columns(Cluster=_text("Cluster"), node="host").drop("host")
+    return with_mapped(each, ("node", "Cluster"), {"host": pl.String()}, named).select(
         *_SHARED,
+        *ACCOUNTED,
         "host",
         "allocation_id",
         "end",

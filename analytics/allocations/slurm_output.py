@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Any, TypeVar
 
 import polars as pl
@@ -70,7 +71,7 @@ _MOST = 10**7
 _TASK = r"(\d{1,7})(?:-(\d{1,7})(?::([1-9]\d{0,6}))?)?"
 _TASK_RANGE = re.compile(_TASK)
 _TASKS = re.compile(rf"\d+_\[({_TASK}(?:,{_TASK})*)(?:%\d+)?\]")
-_SHARE = re.compile(r"(?:^|,)gres/(?:shard|mps)[:=]")
+_SHARE = re.compile(r"(?:^|,)gres/((?:shard|mps)(?::[^=,]+)?=[^,]+)")
 
 
 @lru_cache(maxsize=65_536)
@@ -114,9 +115,9 @@ def task_count(job_id: str) -> int | None:
     )
 
 
-def has_share(tres: str) -> bool:
-    """Return whether a TRES string has shares of GPUs (`gres/shard`, `gres/mps`), of which several jobs share one GPU."""
-    return _SHARE.search(tres) is not None
+def gpu_shares(tres: str) -> str | None:
+    """Return the shares of GPUs that a TRES string names (`shard=2`, `mps:a100=50`), of which several jobs share one GPU; None without any."""
+    return ",".join(each for each in _SHARE.findall(tres) if not each.endswith("=0")) or None
 
 
 def is_mig(gres_type: str) -> bool:
@@ -191,6 +192,7 @@ def _positions(text: str) -> list[int]:
 
 
 COLUMNS = (
+    "Cluster",
     "JobIDRaw",
     "JobID",
     "JobName",
@@ -211,16 +213,24 @@ COLUMNS = (
     "Timelimit",
     "NodeList",
     "NNodes",
+    "NTasks",
     "AllocTRES",
     "ReqTRES",
+    "TRESUsageInAve",
+    "TRESUsageInMax",
+    "TRESUsageInTot",
 )
 """The columns that are used; others are ignored."""
 
 EXPORT = (
-    "sacct --allusers --allocations --duplicates --parsable2 --format=JobIDRaw,JobID,User,Account,WCKey,Partition,QOS,Priority,"
-    "State,Reason,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,NodeList,NNodes,AllocTRES,ReqTRES,JobName"
+    "sacct --allusers --duplicates --parsable2 --format=Cluster,JobIDRaw,JobID,User,Account,WCKey,Partition,QOS,Priority,"
+    "State,Reason,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,NodeList,NNodes,NTasks,AllocTRES,ReqTRES,"
+    "TRESUsageInAve,TRESUsageInMax,TRESUsageInTot,JobName"
 )
-"""The command that prints these columns, without its times; the name comes last, because it may hold any text."""
+"""The command that prints these columns, without its times; the name comes last, because it may hold any text.
+
+Without `--allocations` it prints the steps too, which have the use of the GPUs.
+"""
 
 _Job = dict[str, str | None]
 _Read = TypeVar("_Read")
@@ -233,7 +243,10 @@ def read_jobs(path: str, text: bytes, limits: InputLimits) -> pl.DataFrame:
     Raises InputError that names the line.
     """
     if text.lstrip().startswith(b"{"):
-        jobs = json_jobs(path, text, limits, ("sacct", "sacct --json"), _json_job)
+        nested = json_jobs(
+            path, text, limits, ("sacct", "sacct --json"), lambda job: [_json_job(job), *_json_steps(job)]
+        )
+        jobs: Iterator[_Job] = chain.from_iterable(nested)
     else:
         jobs = _line_jobs(path, text)
     return frame_of(jobs, dict.fromkeys((*COLUMNS, "line"), pl.String()))
@@ -265,6 +278,7 @@ def _json_job(job: dict[str, Any]) -> _Job:
     times = job["time"]
     state = job["state"]["current"]
     return {
+        "Cluster": job.get("cluster"),
         "JobIDRaw": str(job["job_id"]),
         "JobID": _json_array(job["job_id"], job.get("array")),
         "JobName": job.get("name"),
@@ -287,6 +301,23 @@ def _json_job(job: dict[str, Any]) -> _Job:
         "ReqTRES": _json_tres(job["tres"].get("requested")),
         "line": f"job {job['job_id']}",
     }
+
+
+def _json_steps(job: dict[str, Any]) -> Iterator[_Job]:
+    """Yield the steps of a job; Slurm's JSON calls what went in `requested` and what went out `consumed`."""
+    for step in job.get("steps") or ():
+        name, tres = step["step"]["id"], step.get("tres") or {}
+        used = tres.get("requested") or {}
+        yield {
+            "JobIDRaw": f"{job['job_id']}.{name['step_id'] if isinstance(name, dict) else name.partition('.')[2]}",
+            "ElapsedRaw": json_number((step.get("time") or {}).get("elapsed")),
+            "NTasks": json_number((step.get("tasks") or {}).get("count")),
+            "AllocTRES": _json_tres(tres.get("allocated")),
+            "TRESUsageInAve": _json_tres(used.get("average")),
+            "TRESUsageInMax": _json_tres(used.get("max")),
+            "TRESUsageInTot": _json_tres(used.get("total")),
+            "line": f"job {job['job_id']}",
+        }
 
 
 def json_number(value: int | dict[str, Any] | None, *, is_zero_known: bool = False) -> str | None:

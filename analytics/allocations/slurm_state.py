@@ -1,6 +1,7 @@
-"""Reads scontrol's view of a moment: the GPUs of running jobs, why others wait, and hosts whose GPUs Slurm may not allocate.
+"""Reads scontrol's view of a moment: the GPUs of running jobs, the reasons of jobs, and hosts whose GPUs Slurm may not allocate.
 
 `scontrol show job --details`, `show node` and `show reservation` differ in how their blocks begin, so one file may hold all of them.
+The output of `sinfo` is a file of its own.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ SNAPSHOT = "scontrol show job --details"
 _KINDS = ("JobId=", "NodeName=", "ReservationName=")
 _NONE = re.compile(r"No (jobs|nodes|reservations) in the system\s*")
 
-_WAITS = re.compile(r"^ +JobState=PENDING Reason=(\S+) ", re.MULTILINE)
+_REASON = re.compile(r"^ +JobState=\S+ Reason=(?!None )(\S+) ", re.MULTILINE)
 _NODE = re.compile(r"^NodeName=(\S+) ")
 _GRES = re.compile(r"^ +Gres=(?:\S+,)?gpu\b", re.MULTILINE)
 _STATE = re.compile(r"^ +State=(\S+) ", re.MULTILINE)
 _SINCE = re.compile(r"^ +Reason=(.*) \[[^\[\]\s]*@(\S+)\]\s*$", re.MULTILINE)
-_STOPPED = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"}
-"""Flags of a node's state with which no job starts on it (sinfo(1), NODE STATE CODES)."""
+_STOPPED = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "DRNG", "FAIL", "FAILING", "FAILG", "INVAL"}
+"""Flags of a node's state, long and short, with which no job starts on it (sinfo(1), NODE STATE CODES)."""
 
 _RESERVATION = re.compile(r"^ReservationName=(\S+) StartTime=(\S+) EndTime=(\S+)")
 _RESERVED_NODES = re.compile(r"^ +Nodes=(\S+) NodeCnt=", re.MULTILINE)
@@ -62,7 +63,7 @@ class WithheldNode:
 
 @dataclass(frozen=True)
 class SlurmState:
-    """State at a moment: jobs on their GPUs, the reason of each waiting job by its id, and nodes whose GPUs are withheld."""
+    """State at a moment: jobs on their GPUs, the reason of each job by its id, and nodes whose GPUs are withheld."""
 
     gpus: Sequence[JobGpus] = ()
     reasons: Mapping[str, str] | None = None
@@ -73,8 +74,8 @@ def state_of(text: str) -> SlurmState:
     """Return what scontrol printed. Raises ValueError for a malformed list of hosts or GPUs."""
     blocks = re.split(r"\n(?=(?:JobId|NodeName|ReservationName)=)", text)
     withheld = [each for block in blocks for each in (*_drained_node(block), *_reservation_nodes(block))]
-    waits = ((block.partition(" ")[0].removeprefix("JobId="), _WAITS.search(block)) for block in blocks)
-    reasons = {job: found[1].replace("_", " ") for job, found in waits if found is not None}
+    named = ((block.partition(" ")[0].removeprefix("JobId="), _REASON.search(block)) for block in blocks)
+    reasons = {job: found[1].replace("_", " ") for job, found in named if found is not None}
     return SlurmState(tuple(job_gpus(text)), reasons, withheld)
 
 
@@ -85,6 +86,34 @@ def _drained_node(block: str) -> Iterator[WithheldNode]:
         return
     if _STOPPED & set(re.findall(r"[A-Z]+", state[1])):
         yield WithheldNode(node[1], "drained", since[2], reason=since[1])
+
+
+SINFO = "sinfo --Node --format='%N|%T|%G|%H|%E'"
+
+
+def is_sinfo(text: str) -> bool:
+    """Return whether the text begins with a header line of sinfo that names nodes."""
+    return "NODELIST" in text.partition("\n")[0]
+
+
+def stopped_nodes(text: str) -> Iterator[WithheldNode]:
+    """Yield the nodes of sinfo on which no job starts, from the time that its reason has; nothing for others.
+
+    Any `--format` with `|` between its fields will do, and the columns of `sinfo --list-reasons`, which lists only such nodes.
+    Raises ValueError where the header lacks the time, or a list of nodes is malformed.
+    """
+    lines = text.splitlines()
+    heads = [(found[0].strip(), found.start()) for found in re.finditer(r"[^|\s]+", lines[0])]
+    names, starts = zip(*heads, strict=True)
+    if "TIMESTAMP" not in names:
+        raise ValueError(f"without TIMESTAMP it is not known since when nodes are down; use {SINFO}")
+    for line in dict.fromkeys(filter(str.strip, lines[1:])):
+        cut = [line[start:end] for start, end in zip(starts, (*starts[1:], None), strict=True)]
+        row = dict(zip(names, map(str.strip, line.split("|") if "|" in lines[0] else cut), strict=False))
+        state = row.get("STATE", "DOWN").upper()
+        if row.get("GRES", "gpu").count("gpu") and _STOPPED & set(re.findall(r"[A-Z]+", state)):
+            for node in expand(row["NODELIST"]):
+                yield WithheldNode(node, "drained", row["TIMESTAMP"], reason=row.get("REASON"))
 
 
 def _reservation_nodes(block: str) -> Iterator[WithheldNode]:
@@ -111,13 +140,14 @@ def read_snapshot(path: str, limits: InputLimits) -> SlurmState:
         reasons = {job: reason for _, waits in jobs for job, reason in waits}
         return SlurmState([each for gpus, _ in jobs for each in gpus], reasons)
     text = _NONE.sub("", source.text.decode(errors="replace").lstrip())
-    if text.strip() and not text.startswith(_KINDS):
+    listed = is_sinfo(text)
+    if text.strip() and not listed and not text.startswith(_KINDS):
         raise InputError(
-            f"{path} is not scontrol's output for jobs, nodes or reservations",
-            f"save it while jobs run, with: {SNAPSHOT}",
+            f"{path} is neither scontrol's output for jobs, nodes or reservations, nor sinfo's with its header line",
+            f"save it while jobs run, with: {SNAPSHOT}; or with: {SINFO}",
         )
     try:
-        return state_of(text)
+        return SlurmState(withheld=tuple(stopped_nodes(text))) if listed else state_of(text)
     except ValueError as error:
         raise InputError(
             f"{path} is not scontrol's output for jobs, nodes or reservations: {error}",
@@ -138,10 +168,9 @@ def _json_gpus(job: dict[str, Any]) -> list[JobGpus]:
 
 
 def _json_reason(job: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the id and the reason of a waiting job."""
-    state, reason = job.get("job_state"), job.get("state_reason")
-    waits = state == "PENDING" or (isinstance(state, list) and "PENDING" in state)
-    return [(str(job["job_id"]), str(reason))] if waits and reason else []
+    """Return the id and the reason of a job; nothing without a reason."""
+    reason = job.get("state_reason")
+    return [(str(job["job_id"]), str(reason))] if reason and reason != "None" else []
 
 
 def with_reasons(rows: pl.DataFrame, shown: Iterable[SlurmState], *, is_open: pl.Expr) -> pl.DataFrame:

@@ -72,7 +72,9 @@ def _observed_gpus(allocations: pl.DataFrame, process_jobs: pl.DataFrame | None)
         return pl.DataFrame(schema={"row": allocations["row"].dtype, "gpu": pl.String})
     work = process_jobs.drop_nulls("job").with_columns(pl.col("job").str.split("+")).explode("job")
     work = work.select("host", "gpu", "job", work_start="time", work_end="end")
-    met = _with_job(allocations).join(work, on=["host", "job"])
+    # an agent knows no cluster; its host tells the jobs of several apart
+    own = _with_job(allocations).with_columns(pl.col("job").str.replace(r"^slurm:[^/]+/", "slurm:"))
+    met = own.join(work, on=["host", "job"])
     by_gpu = (
         clip(met, "work_start", "work_end", start="start", sums=())
         .with_columns(shared=pl.col("end") - pl.col("start"))

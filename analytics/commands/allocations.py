@@ -12,17 +12,18 @@ from analytics.allocations import summary
 from analytics.allocations.check import check
 from analytics.allocations.csv_file import CsvFile
 from analytics.allocations.kubernetes import Kubernetes
-from analytics.allocations.listing import allocations_in, newest_row_ms, requests_in
+from analytics.allocations.listing import GROUPED_BY, allocations_in, newest_row_ms, requests_in
 from analytics.allocations.model import AllocationSource, KnownHosts, Surroundings
 from analytics.allocations.publish import publish_allocations
 from analytics.allocations.slurm import Slurm
 from analytics.capacity.jobs import jobs_of
 from analytics.commands.table_verb import LakeInputs, LakeVerb, Tables, open_window
 from analytics.importers.kinds import add_kinds, open_lake, pseudonyms_of, replaced
+from analytics.inventory import load_inventory
 from analytics.language.plain_text import plain
 from analytics.language.sentences import tr
 from analytics.small_tables import read_small
-from analytics.tables.allocations import allocation_list, check_tables, request_list
+from analytics.tables.allocations import allocation_list, allocation_sums, check_tables, request_list
 from analytics.window import READ_MS, load_window_ledger, say_left_out
 from fallow import schema
 from fallow.clock import Window, format_ms
@@ -96,7 +97,8 @@ def _tables(given: LakeInputs, args: argparse.Namespace) -> Tables:
     ledger = load_window_ledger(inputs, history_ms=history_ms) if args.check or inputs.back else None
     window = inputs.window if ledger is None else ledger.window
     say_left_out(lake, ledger)
-    listed = allocations_in(allocations, window, measured_ms)
+    indices = {gpu: device.gpu_index for gpu, device in load_inventory(lake).devices.items()}
+    listed = allocations_in(allocations, window, measured_ms, indices)
     waiting = requests_in(jobs_of(allocations, requests), window) if asked else []
     if not listed and not waiting:
         raise _empty_window(lake.root, window, allocations, requests)
@@ -108,6 +110,9 @@ def _tables(given: LakeInputs, args: argparse.Namespace) -> Tables:
                 f"user {plain(args.user)} has no allocation in this window",
                 "leave out --user to see which users have allocations",
             )
+    if args.by is not None:
+        yield allocation_sums(listed, args.by)
+        return
     yield allocation_list(listed, window, measured_ms)
     yield request_list(waiting)
     if args.check and ledger is not None:
@@ -117,11 +122,18 @@ def _tables(given: LakeInputs, args: argparse.Namespace) -> Tables:
 
 def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
+        "--by",
+        choices=tuple(GROUPED_BY),
+        help="a line per account and user, user, partition, ...: GPU-hours beside sreport's, and use by Slurm's accounting",
+    )
+    parser.add_argument(
         "--check", action="store_true", help="compare allocations with measurements (builds the ledger)"
     )
 
 
 def _check(args: argparse.Namespace) -> None:
+    if args.check and args.by is not None:
+        raise UsageError("--check compares single allocations", "leave out --by")
     if args.check and args.user is not None:
         raise UsageError("--check compares the allocations of all users", "leave out --user")
 

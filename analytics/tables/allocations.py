@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
 from analytics.allocations.check import Checked
-from analytics.allocations.listing import ListedAllocation, ListedRequest
+from analytics.allocations.listing import ListedAllocation, ListedRequest, sums_by
 from analytics.glossary import state_label
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Moment, Number
+from analytics.language.quantities import GpuHours, Moment, Number, Share
 from analytics.language.sentences import tr, tr_many
+from analytics.ledger.summary import ratio
 from analytics.states import OCCUPIED
-from analytics.tables.names import GPUS
-from analytics.tables.table import Cell, Column, Kind, Table, column, fact, for_programs, single
-from fallow.clock import HOUR_MS, Window
+from analytics.tables.table import Cell, Column, Kind, Table, column, fact, for_programs, rows_column, single
+from fallow.clock import Window
 
 _DISAGREEING = 5
 
@@ -50,8 +50,8 @@ def allocation_list(found: Sequence[ListedAllocation], window: Window, measured_
     """Return a row per allocation over all its hosts, by start; None if there is no allocation."""
     if not found:
         return None
-    spent = GpuHours(HOUR_MS * sum(each.gpu_hours or 0.0 for each in found))
-    unknown = sum(each.gpu_hours is None for each in found)
+    spent = GpuHours(sum(each.gpu_ms or 0.0 for each in found))
+    unknown = sum(each.gpu_ms is None for each in found)
     until = Moment(measured_ms if window.until_ms is None else min(window.until_ms, measured_ms))
     running = sum(each.end is None for each in found)
     shares = sum(each.gpu_share_ratio is not None for each in found)
@@ -112,25 +112,115 @@ def allocation_list(found: Sequence[ListedAllocation], window: Window, measured_
                 lambda each: tr("running") if each.end is None else each.end,
                 lambda each: None if each.end is None else Moment(each.end),
             ),
-            GPUS,
-            column("gpu_hours", tr("GPU-hours"), "number", lambda each: _hours(each.gpu_hours), "gpu_hours"),
+            column("gpus", tr("GPUs"), "count", lambda each: each.gpu_shares or each.gpus, "gpus"),
+            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
             column("state", tr("state"), "words", lambda each: plain(each.state or each.standing), "state"),
-            column(
-                "hosts", tr("hosts"), "words", lambda each: "+".join(map(plain, each.hosts)), "hosts", json_type="array"
-            ),
+            column("hosts", tr("hosts"), "words", _places, "hosts", json_type="array"),
             *(fact(key, kind) for key, kind in _ABOUT.items()),
             fact("submitted", "moment"),
             fact("planned_end", "moment"),
             fact("gpu_share_ratio", "number"),
             fact("unplaced_gpus", "count"),
+            fact("reason", "words"),
+            fact("gpu_shares", "words", about="Shares of GPUs, in the scheduler's words; null for whole GPUs."),
+            rows_column("placed", _PLACED, "named", "The GPUs with a name."),
+            *_ACCOUNTED,
         ),
         rows=tuple(found),
         notes=tuple(notes),
     )
 
 
-def _hours(hours: float | None) -> Cell:
-    return None if hours is None else GpuHours(HOUR_MS * hours)
+def _places(each: ListedAllocation) -> str:
+    """Return the hosts with the indices of the GPUs where all of them are known, such as `gn1:0-3+gn2:1`."""
+    indices = {host: [gpu.index for gpu in each.named if gpu.host == host] for host in each.hosts}
+    if each.unplaced_gpus or any(index is None for on_host in indices.values() for index in on_host):
+        indices = {}
+    return "+".join(
+        plain(host)
+        + (f":{_ranges(on)}" if (on := [each for each in indices.get(host, ()) if each is not None]) else "")
+        for host in each.hosts
+    )
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return rising numbers as `0-3,5`."""
+    firsts = [each for each in numbers if each - 1 not in numbers]
+    lasts = [each for each in numbers if each + 1 not in numbers]
+    pairs = zip(firsts, lasts, strict=True)
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in pairs)
+
+
+_PLACED = (
+    fact("host", "host", nullable=False),
+    fact("index", "count", about="Index of the GPU on its host; null where the inventory has no such GPU."),
+    fact("gpu", "gpu", about="UUID.", nullable=False),
+)
+_ACCOUNTED = (
+    fact("accounted_ratio", "share", about="Share of the GPU time with GPU figures of the scheduler's accounting."),
+    fact("accounted_util_pct", "number", about="GPU utilization there, by the last reading of each task."),
+    fact("accounted_peak_pct", "number", about="The same by the highest readings: it was at most this."),
+    fact("accounted_mem_bytes", "number", about="Memory of each GPU there, by the last readings."),
+)
+"""Columns of what accounting reports of the use of GPUs. They bound it, and are no part of the ledger."""
+
+_SUM_TITLES: dict[str, tuple[str, Kind]] = {
+    "account": (tr("account"), "name"),
+    "user": (tr("user"), "user"),
+    "partition": (tr("partition"), "name"),
+    "qos": (tr("QOS"), "name"),
+    "job": (tr("job"), "name"),
+}
+
+
+def allocation_sums(found: Sequence[ListedAllocation], group: str) -> Table | None:
+    """Return the GPU time by account and user, partition, ..., and its use as accounting bounds it; None without allocations."""
+    if not found:
+        return None
+    title, kind = _SUM_TITLES[group]
+    rows = sums_by(found, group)
+    total_ms, accounted_ms = (sum(getattr(each, name) for each in rows) for name in ("gpu_ms", "accounted_ms"))
+    size = tr("{hours} allocated GPU-hours.", hours=GpuHours(total_ms))
+    known = tr(
+        "{hours} allocated GPU-hours; the scheduler's accounting has the GPU utilization of {share} of them.",
+        hours=GpuHours(total_ms),
+        share=Share(ratio(accounted_ms, total_ms)),
+    )
+    utilization = tr(
+        "Utilization is the last reading of each task, and at most the highest one: not an average over time. No such figure is in the ledger."
+    )
+    unknown = sum(each.gpu_ms is None for each in found)
+    of_unknown_size = tr_many(
+        "{number} allocation of unknown size is not in the sums.",
+        "{number} allocations of unknown size are not in the sums.",
+        unknown,
+    )
+    people: Literal["all", "programs"] = "all" if accounted_ms else "programs"
+    return Table(
+        name=f"allocations_{group}",
+        title=tr("Allocated GPU time by {group}", group=title),
+        question=tr("Who was allocated how much, and what does the scheduler know of its use?"),
+        headline=known if accounted_ms else size,
+        columns=(
+            column(group, title, kind, lambda row: plain(row.name or "", 60) or None, "name"),
+            *((column("user", tr("user"), "user"),) if group in ("account", "job") else ()),
+            column("allocations", tr("allocations"), "count"),
+            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+            column("unplaced_gpu_hours", tr("on unknown GPUs"), "gpu_hours", "unplaced_ms"),
+            column(
+                "accounted_share",
+                tr("utilization known"),
+                "share",
+                lambda row: Share(ratio(row.accounted_ms, row.gpu_ms)),
+                audience=people,
+            ),
+            column("util_pct", tr("utilization, %"), "number", audience=people, digits=1),
+            column("peak_pct", tr("at most, %"), "number", audience=people, digits=1),
+            fact("mem_bytes", "number", about="Memory of each GPU in use, by the last readings."),
+        ),
+        rows=tuple(rows),
+        notes=(*((utilization,) if accounted_ms else ()), *((of_unknown_size,) if unknown else ())),
+    )
 
 
 def request_list(found: Sequence[ListedRequest]) -> Table | None:

@@ -278,9 +278,18 @@ _QUEUE = (
     LakeColumn("project", Type.STRING, "project, where that differs from the account", "scheduler"),
     LakeColumn("host_count", Type.INT32, "hosts requested or allocated", "scheduler", "1", "1"),
     LakeColumn("gpu_model", Type.STRING, "requested kind of GPU, in the scheduler's words; null: any", "scheduler"),
-    LakeColumn("reason", Type.STRING, "latest reason to wait, in the scheduler's words; with the limit, where the job exceeds one", "scheduler"),
+    LakeColumn("reason", Type.STRING, "latest reason to wait or to end, in the scheduler's words; with the limit, where the job exceeds one", "scheduler"),
+    LakeColumn("gpu_shares", Type.STRING, "shares of GPUs, in the scheduler's words, such as shard=2; null: whole GPUs", "scheduler"),
 )  # fmt: skip
 """Columns on the queue that allocations and requests share."""
+
+_ACCOUNTED = (
+    LakeColumn("accounted_ratio", Type.DOUBLE, "share of its GPU time with GPU figures of the scheduler's accounting; null: none", "scheduler"),
+    LakeColumn("accounted_util_pct", Type.DOUBLE, "GPU utilization in this time, mean per GPU of each task's last reading", "scheduler"),
+    LakeColumn("accounted_peak_pct", Type.DOUBLE, "the same of the highest readings: utilization was at most this", "scheduler"),
+    LakeColumn("accounted_mem_bytes", Type.DOUBLE, "GPU memory in this time, mean per GPU of the last readings", "scheduler"),
+)  # fmt: skip
+"""Columns of an allocation that the scheduler's accounting reports: evidence beside the ledger, and no part of it."""
 
 ALLOCATION = LakeTable(
     "allocation",
@@ -304,6 +313,7 @@ ALLOCATION = LakeTable(
         LakeColumn("submitted", Type.TIMESTAMP, "time of submission", "scheduler", "1 s"),
         LakeColumn("planned_end", Type.TIMESTAMP, "latest end, by its time limit", "scheduler", "1 s"),
         *_QUEUE,
+        *_ACCOUNTED,
     ),
 )  # fmt: skip
 
