@@ -13,8 +13,9 @@ from analytics.allocations.measured import (
     resembling_hosts,
     since_and_until,
     telemetry_without_allocations,
+    unplaced_allocations,
 )
-from analytics.allocations.spans import UNPLACED_MS, allocation_spans, overlapping_allocations
+from analytics.allocations.spans import overlapping_allocations
 from analytics.allocations.write import AS_OF
 from analytics.importers.times import LATEST_MS
 from fallow import parquet
@@ -62,27 +63,20 @@ def check(
     unseen = allocations_without_telemetry(
         allocations, set(lifetimes["gpu"]), set(lifetimes["host"]), since_ms=since_ms, until_ms=until_ms
     )
-    gpus = {str(host): rows["gpu"].unique().to_list() for (host,), rows in segments.group_by("host")}
-    measured = allocations.filter(pl.col("host").is_in(list(gpus)))
-    unplaced = allocation_spans(measured, gpus, _used_segments(segments), since_ms=since_ms, until_ms=until_ms).unplaced
+    unplaced = unplaced_allocations(allocations, segments, since_ms=since_ms, until_ms=until_ms)
     overlapping = overlapping_allocations(allocations).filter((pl.col("time") < until_ms) & (pl.col("end") > since_ms))
     running = allocations.filter(pl.col("end").is_null() & (pl.col("scheduler") != "kubernetes"))
     return Checked(
         unseen,
         telemetry_without_allocations(allocations, segments),
         overlapping,
-        round(unplaced.select(UNPLACED_MS.sum()).item()),
+        round(unplaced["gpu_ms"].sum()),
         oversized_allocations(allocations, known, since_ms=since_ms, until_ms=until_ms),
         resembling_hosts(unseen["host"].unique(), known["host"].unique()),
         _as_of_ms(files),
         running.select("allocation_id", "time").unique().height,
         until_ms,
     )
-
-
-def _used_segments(segments: pl.DataFrame) -> pl.DataFrame:
-    seen = (pl.col("user_source") == "process").fill_null(value=False) & pl.col("job").is_not_null()
-    return segments.filter(seen).select("gpu", "host", "time", "end", "job")
 
 
 def _as_of_ms(files: Sequence[LakeFile]) -> int | None:

@@ -142,8 +142,6 @@ class AllocationSum:
     allocations: int
     gpu_ms: float
     """GPU time of allocations of known size."""
-    unplaced_ms: float
-    """The part of it on GPUs of which only the host is known."""
     accounted_ms: float
     """The part of it with GPU figures of accounting."""
     util_pct: float | None
@@ -188,7 +186,6 @@ def _sum(name: str | None, user: str | None, rows: Sequence[ListedAllocation]) -
         user,
         len(rows),
         sum(spent_ms for _, spent_ms in sized),
-        sum(spent_ms * (each.unplaced_gpus or 0) / each.gpus for each, spent_ms in sized if each.gpus),
         accounted_ms,
         mean(lambda each: each.accounted_util_pct),
         mean(lambda each: each.accounted_peak_pct),

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 
 import polars as pl
 
-from analytics.allocations.spans import FOREVER_MS, SHARE, known_allocations
+from analytics.allocations.spans import FOREVER_MS, SHARE, UNPLACED_MS, allocation_spans, known_allocations
 from analytics.intervals import SPAN_MS, clip, merge
 from analytics.states import OCCUPIED
 
@@ -112,6 +112,29 @@ def _allocated_until(work: pl.DataFrame, covered: pl.DataFrame, moment: str) -> 
     )
     inside = pl.min_horizontal(pl.col(moment), "_span_end") - pl.col("_span")
     return met.select((pl.col("before") + inside).fill_null(0)).to_series()
+
+
+def unplaced_allocations(
+    allocations: pl.DataFrame, segments: pl.DataFrame, *, since_ms: int, until_ms: int
+) -> pl.DataFrame:
+    """Return allocations of a number of GPUs that the ledger cannot place on GPUs: which ones they have is unknown.
+
+    Their time counts as `free` where no process shows. This is the only source of that figure.
+
+    Args:
+        allocations: rows of the `allocation` table with `spans.ALLOCATION_COLUMNS` and `host`.
+        segments: rows of the whole fleet's ledger; allocations on other hosts were never measured, and are left out.
+        since_ms: start of the window.
+        until_ms: its end.
+
+    Returns:
+        Rows with `spans.UNPLACED_SCHEMA` and `gpu_ms`, null where the number of GPUs is unknown.
+    """
+    gpus = dict(segments.filter(pl.col("gpu_share") > 0).group_by("host").agg(pl.col("gpu").unique()).iter_rows())
+    shown = segments.select("gpu", "host", "time", "end", "job").drop_nulls("job")
+    there = allocations.filter(pl.col("host").is_in(list(gpus)))
+    found = allocation_spans(there, gpus, shown, since_ms=since_ms, until_ms=until_ms).unplaced
+    return found.with_columns(gpu_ms=UNPLACED_MS)
 
 
 def since_and_until(segments: pl.DataFrame) -> tuple[int, int]:

@@ -50,8 +50,7 @@ def with_gpu_use(jobs: pl.DataFrame, lines: pl.DataFrame, tally: Tally) -> pl.Da
         **{each: (pl.col(each) * pl.col("lasted_ms")).sum() for each in ("util", "mem")},
     )
     gpu_ms = pl.col("gpu_count") * pl.col("lasted_ms")
-    known = pl.min_horizontal("known", pl.when(gpu_ms > 0).then(gpu_ms))
-    known = pl.when(gpu_ms.is_not_null() & (known > 0)).then(known)
+    known = pl.when((pl.col("known") > 0) & (gpu_ms > 0)).then(pl.min_horizontal("known", gpu_ms))
     figures = {
         "accounted_ratio": known / gpu_ms,
         "accounted_util_pct": (pl.col("util") / known).clip(upper_bound=_WHOLE_PCT),

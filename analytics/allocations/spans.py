@@ -128,8 +128,8 @@ UNPLACED_SCHEMA = {
 FOREVER_MS = 2**62
 """The end of an allocation without an end."""
 
-UNPLACED_MS = (pl.col("end") - pl.col("start")) * pl.col("gpu_count_on_host").fill_null(1) * SHARE
-"""GPU time of a row of UNPLACED_SCHEMA; a share counts by its size."""
+UNPLACED_MS = (pl.col("end") - pl.col("start")) * pl.col("gpu_count_on_host") * SHARE
+"""GPU time of a row of UNPLACED_SCHEMA, null where the number of GPUs is unknown; a share counts by its size."""
 
 _JOB_WORDS = {"slurm": "slurm", "kubernetes": "pod"}
 _ONE_RUN_AT_A_TIME = ("slurm", "kubernetes")

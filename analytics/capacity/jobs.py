@@ -16,6 +16,7 @@ from analytics.capacity.causes import NOT_YET, cause_of
 from analytics.cards import is_called
 from analytics.frames import read_frame, with_mapped
 from analytics.intervals import SPAN_MS, by_hour
+from analytics.ledger.usage import job_names
 from analytics.small_tables import read_small
 from fallow import schema
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
@@ -55,6 +56,21 @@ def load_jobs(lake: Lake) -> pl.DataFrame:
     """Return every job of a lake, a row per run, with JOB_SCHEMA, by `submitted`; raises LakeError and its kinds."""
     allocations = read_small(lake, schema.ALLOCATION, schema.ALLOCATION.names)
     return jobs_of(allocations, read_small(lake, schema.REQUEST, schema.REQUEST.names))
+
+
+def with_allocation_facts(segments: pl.DataFrame, jobs: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """Return the ledger's rows with these columns of the row's job, such as its project; null if the row has several jobs or none.
+
+    Args:
+        segments: rows of the ledger.
+        jobs: with JOB_SCHEMA.
+        names: the columns of `jobs`.
+    """
+    newest = pl.col(names).drop_nulls().last()
+    facts = jobs.group_by(_job="job", maintain_order=True).agg(newest)
+    workloads = job_names()
+    alone = pl.when(workloads.list.len() == 1).then(workloads.list.first().str.replace(r"^[a-z]+:", ""))
+    return segments.with_columns(_job=alone).join(facts, on="_job", how="left", maintain_order="left").drop("_job")
 
 
 WITHHELD_SCHEMA = {"host": pl.String(), "time": pl.Int64(), "end": pl.Int64(), "cause": pl.String(), "gpus": pl.Int64()}

@@ -66,9 +66,12 @@ def efficiency_ranks(pieces: pl.DataFrame, group: str) -> Mapping[str, Efficienc
     return {name: EfficiencyRank(*figures) for name, *figures in rows.iter_rows()}
 
 
-GROUPS = ("pool", "team", "organisation", "model", "host", "user", "account", "day")
+ALLOCATION_GROUPS = ("partition", "qos", "job")
+"""Groups of ledger rows `with_allocation_facts`."""
+
+GROUPS = ("pool", "team", "organisation", "model", "host", "user", "account", *ALLOCATION_GROUPS, "day")
 """Groups of the tables' rows."""
-COLUMN_OF = {"day": "local_day"}
+COLUMN_OF = {"day": "local_day", "job": "job_name"}
 """Columns of `pieces_of` whose name differs from the group."""
 
 _LEVELS = {

@@ -73,7 +73,25 @@ NO_TEAM = "(no team)"
 NO_ORGANISATION = "(no organisation)"
 NO_ACCOUNT = "(no account)"
 NO_PROJECT = "(no project)"
-UNNAMED = frozenset({NOBODY, NOT_KNOWN, NO_TEAM, NO_ORGANISATION, NO_ACCOUNT, NO_PROJECT, NO_POOL, UNKNOWN_MODEL})
+NO_PARTITION = "(no partition)"
+NO_QOS = "(no QOS)"
+NO_JOB = "(no job)"
+OF_ALLOCATIONS = {"partition": NO_PARTITION, "qos": NO_QOS, "job_name": NO_JOB}
+"""Columns of `with_allocation_facts`, and the words for rows without a value."""
+
+UNNAMED = frozenset(
+    {
+        NOBODY,
+        NOT_KNOWN,
+        NO_TEAM,
+        NO_ORGANISATION,
+        NO_ACCOUNT,
+        NO_PROJECT,
+        NO_POOL,
+        UNKNOWN_MODEL,
+        *OF_ALLOCATIONS.values(),
+    }
+)
 """Names of groups without a name: no user, and an unknown user."""
 
 AMOUNT = pl.Int128
@@ -99,6 +117,7 @@ _COLUMNS = (
     "segment_end",
     "off_peak_share",
     "project",
+    *OF_ALLOCATIONS,
     "zero_ms",
     "util_ms",
     *LOW_ACTIVITY,
@@ -116,6 +135,7 @@ def pieces_of(segments: pl.DataFrame, costs: Costs, inventory: Inventory, owners
         account.
         team, organisation: names; UNNAMED without one. project: see `project_of`, if the rows have an allocation's
         `project`.
+        Those of OF_ALLOCATIONS that the rows have.
         gpu_ms. amount: microcents, null without a price.
         open_share, likely_share: the part that only point samples show as idle, and its part with power readings.
         used_share: see `analytics.ledger.usage`. by_sm: whether it comes from SM activity.
@@ -232,7 +252,14 @@ def _named(rows: pl.DataFrame, owners: Owners) -> pl.DataFrame:
     projects = {"project": NO_PROJECT} if allocated else {}
     unknown = pl.col("user").is_null() & pl.col("account").is_null()
     days = rows["day"].unique()
-    found = named.with_columns(*([pl.col("named_project").alias("project")] if allocated else []))
+    there = [name for name in OF_ALLOCATIONS if name in named.columns]
+    found = named.with_columns(
+        *([pl.col("named_project").alias("project")] if allocated else []),
+        *(
+            pl.when(idle).then(pl.lit(NOBODY)).otherwise(pl.col(name).fill_null(OF_ALLOCATIONS[name])).alias(name)
+            for name in there
+        ),
+    )
     return found.with_columns(
         *(
             pl.when(idle)

@@ -10,11 +10,10 @@ from typing import Literal
 import polars as pl
 
 from analytics.capacity.demand import hourly_most
-from analytics.capacity.jobs import IS_COUNTED, jobs_in_window, located
+from analytics.capacity.jobs import IS_COUNTED, jobs_in_window, located, with_allocation_facts
 from analytics.frames import with_mapped
 from analytics.inventory import Inventory
 from analytics.ledger.build import Ledger
-from analytics.ledger.usage import job_names
 from analytics.money.accounts import OF_TEAM, Account, Accounts
 from analytics.money.owners import Owners
 from analytics.money.priced_segments import NO_ORGANISATION, NO_PROJECT, NO_TEAM, NOBODY, placed, project_of, whose
@@ -121,7 +120,7 @@ def owner_tree(
     """Return the organisations with their teams and projects, the most GPU time first.
 
     Args:
-        accounts: the accounts of the window, from rows `with_allocated_projects`.
+        accounts: the accounts of the window, from rows `with_allocation_facts`.
         waits: from `owner_waits`.
         owners: the owners table.
         window: start and end, in ms.
@@ -141,14 +140,6 @@ def owner_tree(
 
 def _most_first(nodes: Sequence[OwnerNode]) -> tuple[OwnerNode, ...]:
     return tuple(sorted(nodes, key=lambda each: (-each.allocated_ms, -each.waited.gpu_ms, each.label)))
-
-
-def with_allocated_projects(segments: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
-    """Return the ledger's rows with `project`: the project of the job's allocation; null if the row has several jobs."""
-    named = jobs.drop_nulls("project").unique("job", keep="last").select(_job="job", project="project")
-    workloads = job_names()
-    alone = pl.when(workloads.list.len() == 1).then(workloads.list.first().str.replace(r"^[a-z]+:", ""))
-    return segments.with_columns(_job=alone).join(named, on="_job", how="left", maintain_order="left").drop("_job")
 
 
 def _organisations(accounts: Accounts, waits: pl.DataFrame, owners: Owners) -> dict[str, str]:
@@ -313,7 +304,7 @@ class Owned:
 
 def owned_in(ledger: Ledger, jobs: pl.DataFrame, window: tuple[int, int], money: Money, inventory: Inventory) -> Owned:
     """Return the GPU time and queue waits of all users, from a ledger clipped to the window."""
-    rows = with_allocated_projects(ledger.segments, jobs)
+    rows = with_allocation_facts(ledger.segments, jobs, ("project",))
     waits = owner_waits(jobs, placed(ledger.segments, money.costs, inventory), window, money.owners)
     accounts = Accounts(replace(ledger, segments=rows), money.costs, inventory, money.owners)
     return Owned(accounts, waits, window)

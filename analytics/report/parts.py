@@ -9,6 +9,7 @@ from functools import cached_property
 
 import polars as pl
 
+from analytics.allocations.measured import unplaced_allocations
 from analytics.decide.review import Review
 from analytics.inventory import simulated_text
 from analytics.ledger.sampled import IdleFloors
@@ -70,6 +71,8 @@ class LedgerFigures:
         steps: the states with their cents, from paid to useful time.
         floors: the power of idle cards; None without point samples.
         rows: the ledger rows that the figures sum up.
+        allocations: the allocations of the scope; None for a part of the fleet or a team.
+        fleet_rows: the ledger rows of the whole fleet.
     """
 
     scope: Scope
@@ -79,6 +82,20 @@ class LedgerFigures:
     steps: tuple[Step, ...]
     floors: IdleFloors | None
     rows: pl.DataFrame
+    allocations: pl.DataFrame | None
+    fleet_rows: pl.DataFrame
+
+    @cached_property
+    def unplaced_ms(self) -> float | None:
+        """Return the allocated GPU time that cannot be placed on a GPU, and is `free` where no process shows.
+
+        None for a part of the fleet or a team.
+        """
+        if self.allocations is None:
+            return None
+        since_ms, until_ms = self.summary.since_ms, self.summary.until_ms
+        found = unplaced_allocations(self.allocations, self.fleet_rows, since_ms=since_ms, until_ms=until_ms)
+        return float(found["gpu_ms"].sum())
 
     @property
     def is_empty(self) -> bool:

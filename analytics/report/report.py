@@ -109,8 +109,20 @@ class Report:
     def ledger(self) -> LedgerFigures:
         part, seen = self.part, self._seen
         totals, paid = part.summary.totals, self.money.accounts.total
+        whole, scope = self.whole.ledger, self.scope
+        allocations = None if scope.team or not scope.of_gpus.is_all else whole.whole.rollups.allocations
+        if allocations is not None and scope.user is not None:
+            allocations = allocations.filter(pl.col("user") == scope.user)
         return LedgerFigures(
-            self.scope, seen.beside(part.summary), self.money, seen, steps(totals, paid), part.floors, self._spans
+            scope,
+            seen.beside(part.summary),
+            self.money,
+            seen,
+            steps(totals, paid),
+            part.floors,
+            self._spans,
+            allocations,
+            whole.inside.segments,
         )
 
     @cached_property

@@ -32,6 +32,9 @@ _GROUPS: Mapping[str, tuple[str, Kind]] = {
     "host": (tr("host"), "host"),
     "user": (tr("user"), "user"),
     "account": (tr("account"), "name"),
+    "partition": (tr("partition"), "name"),
+    "qos": (tr("QOS"), "name"),
+    "job": (tr("job"), "name"),
     "day": (tr("day"), "name"),
 }
 _RANKED = ("team", "organisation", "user", "account")

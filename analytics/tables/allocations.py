@@ -204,9 +204,7 @@ def allocation_sums(found: Sequence[ListedAllocation], group: str) -> Table | No
         columns=(
             column(group, title, kind, lambda row: plain(row.name or "", 60) or None, "name"),
             *((column("user", tr("user"), "user"),) if group in ("account", "job") else ()),
-            column("allocations", tr("allocations"), "count"),
             column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
-            column("unplaced_gpu_hours", tr("on unknown GPUs"), "gpu_hours", "unplaced_ms"),
             column(
                 "accounted_share",
                 tr("utilization known"),
@@ -216,6 +214,7 @@ def allocation_sums(found: Sequence[ListedAllocation], group: str) -> Table | No
             ),
             column("util_pct", tr("utilization, %"), "number", audience=people, digits=1),
             column("peak_pct", tr("at most, %"), "number", audience=people, digits=1),
+            fact("allocations", "count"),
             fact("mem_bytes", "number", about="Memory of each GPU in use, by the last readings."),
         ),
         rows=tuple(rows),

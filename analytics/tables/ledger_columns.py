@@ -226,6 +226,12 @@ _ENERGY = (
 )
 LEDGER_COLUMNS = (
     *(column_of("summary", each) for each in SUMMARY_COLUMNS),
+    fact(
+        "unplaced_gpu_hours",
+        "gpu_hours",
+        "unplaced_ms",
+        about="Allocated, on GPUs that are not known: `free` where no process shows. Null for a part of the fleet or a team.",
+    ),
     record_column("money", _MONEY, about="Money of the window."),
     record_column("energy", _ENERGY, "money", "Energy of the window."),
     record_column("card_use", CARD_USE, "money.accounts.total_card_use", "What the busy time used of its cards."),

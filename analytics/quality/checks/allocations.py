@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from analytics.allocations.measured import unplaced_allocations
 from analytics.allocations.spans import (
     FOREVER_MS,
     SHARE,
-    UNPLACED_MS,
-    allocation_spans,
     flatten,
     known_allocations,
     overlapping_allocations,
@@ -79,16 +78,11 @@ def without_telemetry(data: Data) -> Iterator[Remark]:
 
 def by_count(data: Data) -> Iterator[Remark]:
     """Report allocations of which only a number of GPUs is known, on hosts where the GPUs were not observed."""
-    gpus = data.segments.filter(pl.col("gpu_share") > 0).group_by("host").agg(pl.col("gpu").unique())
     since_ms, until_ms = data.window.since_ms or 0, data.window.until_ms or FOREVER_MS
-    shown = data.segments.select("gpu", "host", "time", "end", "job").drop_nulls("job")
-    found = allocation_spans(
-        data.allocations, dict(gpus.iter_rows()), shown, since_ms=since_ms, until_ms=until_ms
-    ).unplaced
     # allocations where nothing was recorded have a remark of their own
-    counted = found.filter(pl.col("host").is_in(gpus["host"].implode())).with_columns(gpu_ms=UNPLACED_MS)
+    counted = unplaced_allocations(data.allocations, data.segments, since_ms=since_ms, until_ms=until_ms)
     if len(counted):
-        worst = counted.sort("gpu_ms", "allocation_id", descending=[True, False]).row(0, named=True)
+        worst = counted.sort("gpu_ms", "allocation_id", descending=[True, False], nulls_last=True).row(0, named=True)
         example = tr("{name} on {place}", name=worst["allocation_id"], place=worst["host"])
         sentence = tr(
             "{allocations} with {hours} GPU-hours known only by a number of GPUs (such as {example}): the GPUs themselves are unknown, "
