@@ -143,8 +143,8 @@ def read_snapshot(path: str, limits: InputLimits) -> SlurmState:
     listed = is_sinfo(text)
     if text.strip() and not listed and not text.startswith(_KINDS):
         raise InputError(
-            f"{path} is neither scontrol's output for jobs, nodes or reservations, nor sinfo's with its header line",
-            f"save it while jobs run, with: {SNAPSHOT}; or with: {SINFO}",
+            f"{path} is not scontrol's output for jobs, nodes or reservations",
+            f"save it while jobs run, with: {SNAPSHOT}; or save the states of nodes with: {SINFO}",
         )
     try:
         return SlurmState(withheld=tuple(stopped_nodes(text))) if listed else state_of(text)

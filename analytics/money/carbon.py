@@ -13,6 +13,7 @@ import polars as pl
 from analytics.intervals import SPAN_MS, cut
 from analytics.ledger.rollups import Rollups
 from analytics.money.energy import MJ_PER_KWH, Energy, GridIntensity
+from analytics.money.priced_segments import OF_ALLOCATIONS
 from analytics.states import IDLE_ALLOCATED, IN_USE
 from fallow.clock import HOUR_MS
 
@@ -86,7 +87,7 @@ _OF_PIECE = (
     "local_day",
     "is_deferrable",
 )
-_OF_PAYER = ("organisation", "team", "user", "account")
+_OF_PAYER = ("organisation", "team", "user", "account", *OF_ALLOCATIONS)
 _COLUMNS = (*_OF_PIECE, *_OF_PAYER, *_SUMS)
 
 

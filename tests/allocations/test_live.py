@@ -88,7 +88,7 @@ def test_a_running_job_is_on_the_gpus_that_scontrol_names_and_they_stay_known_wh
     told = [(row["host"], row["gpu"], row["gpu_count"], row.get("host_gpu_count")) for row in found]
     assert told == [("gn1.example", gpu, 2, None) for gpu in ("GPU-0", "GPU-2")]
     (asked,) = commands.calls("sacct")
-    assert asked.startswith("UTC %s --allusers --allocations --duplicates --parsable2 --format=")
+    assert asked.startswith("UTC %s --allusers --duplicates --parsable2 --format=")
     assert asked.endswith(" --starttime=2026-11-20T00:00:00")
     assert commands.calls("scontrol") == [f"UTC %s show {what}" for what in ("job --details", "node", "reservation")]
     assert allocations("import", "slurm", "--live").counts == (0, 2, 0)

@@ -484,5 +484,5 @@ def test_a_job_that_is_over_and_has_no_end_ends_after_its_elapsed_time(
 def test_jobs_with_shares_of_gpus_are_no_mistake_of_the_cluster(write_text: Allocations) -> None:
     shares = ("7|1000000000|1000000060|n1|cpu=4,gres/shard=2", "8|1000000000|1000000060|n1|gres/mps:a100=50")
     done = write_text(sacct(*shares, "9|1000000000|1000000060|n1|cpu=4"))
-    assert done.dropped == {"shares of a GPU (gres/shard, gres/mps) and no whole GPU": 2, "no GPU": 1}
-    assert done.notes == []
+    assert (done.counts, done.dropped) == ((2, 0, 0), {"no GPU": 1})
+    assert done.notes == ["2 jobs have shares of GPUs (gres/shard, gres/mps): no whole GPU counts as theirs"]

@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from fallow import schema
+from fallow.lake import Lake
+from fallow.lake_init import init_lake
 from tests.conftest import REPOSITORY, clean_environment
+from tests.ledger.rows import device, processes, samples, write
 from tests.scraped.otlp_requests import push_site
 from tests.scraped.servers import PrometheusProcess, VictoriaProcess, free_port, missing, wait_until
 from tests.scraped.site import (
@@ -58,6 +62,10 @@ PUSHED = "opentelemetry"
 """The page whose reader has no server, but something that pushes."""
 
 
+ON_NODES = "slurm-agent"
+"""The page whose reader has agents on the nodes, and Slurm's commands."""
+
+
 def _on_kubernetes(times_ms: range) -> Iterator[Exposed]:
     for time_ms in times_ms:
         yield from site_samples(dcgm_of_pods, [time_ms])
@@ -77,7 +85,7 @@ TUTORIALS = {
 
 
 def test_every_tutorial_is_tried() -> None:
-    assert {page.stem for page in PAGES.glob("*.md")} == {*TUTORIALS, PUSHED}
+    assert {page.stem for page in PAGES.glob("*.md")} == {*TUTORIALS, PUSHED, ON_NODES}
 
 
 @pytest.mark.long
@@ -117,6 +125,54 @@ def test_the_tutorial_of_what_is_pushed(tmp_path: Path) -> None:
         pushing.result()
     for block, text in zip(blocks, printed, strict=True):
         assert_shown(block["shown"] or "...", text)
+    assert b"fallow" in shell.first_page()
+
+
+_COMMANDS = {
+    "sacct": """Cluster|JobIDRaw|JobID|User|Account|Partition|QOS|State|Start|End|ElapsedRaw|NodeList|NTasks|AllocTRES|TRESUsageInMax|TRESUsageInTot
+hopper|4101|4101|ann|vis|gpu|normal|RUNNING|1795132800|Unknown|43200|gn1||gres/gpu=2||
+hopper|4102|4102|bob|nlp|gpu|normal|COMPLETED|1795140000|1795150800|10800|gn1||gres/gpu=2||
+hopper|4102.batch|4102.batch|||||COMPLETED|1795140000|1795150800|10800|gn1|1|gres/gpu=2|gres/gpuutil=90|gres/gpuutil=80
+hopper|4102.extern|4102.extern|||||COMPLETED|1795140000|1795150800|10800|gn1|1|gres/gpu=2|gres/gpuutil=0|gres/gpuutil=0
+""",
+    "scontrol": """JobId=4101 JobName=train
+   JobState=RUNNING Reason=None Dependency=(null)
+     Nodes=gn1 CPU_IDs=0-15 Mem=0 GRES=gpu:h100:2(IDX:0-1)
+
+""",
+    "sacctmgr": "",
+}
+"""What Slurm's commands print."""
+
+
+@pytest.mark.long
+def test_the_tutorial_of_agents_on_slurm_nodes(tmp_path: Path) -> None:
+    blocks, commands, twelve_h = blocks_of(ON_NODES), tmp_path / "bin", 12 * 3600
+    commands.mkdir()
+    for name, printed in _COMMANDS.items():
+        (commands / f"{name}.out").write_text(printed)
+        (commands / name).write_text(f"#!/bin/sh\ncat '{commands / name}.out'\n")
+        (commands / name).chmod(0o755)
+    lake = Lake.at(str(tmp_path / "gpu-lake"))
+    init_lake(lake)
+    gpus = [f"GPU-{number}" for number in range(4)]
+    busy = {gpu: {"gpu_util_pct": 90.0, "process_count": 1} if gpu in gpus[:2] else {} for gpu in gpus}
+    write(
+        lake,
+        schema.DEVICE,
+        [device(gpu, gpu_index=number, minor_number=number) for number, gpu in enumerate(gpus)],
+        "gn1",
+    )
+    write(lake, schema.GPU, [row for gpu in gpus for row in samples(gpu, 0, twelve_h, every_s=60, **busy[gpu])], "gn1")
+    seen = [
+        row
+        for gpu in gpus[:2]
+        for row in processes(gpu, *range(0, twelve_h, 60), every_s=60, slurm_job_id="4101", slurm_account="vis")
+    ]
+    write(lake, schema.PROCESS, seen, "gn1")
+    shell = Shell(tmp_path, FALLOW_SLURM_SCONTROL=str(commands / "scontrol"))
+    for block, text in zip(blocks, shell.run([block["shell"] for block in blocks]), strict=True):
+        assert_shown(block["shown"] or "...", text.replace(f"{commands}/", ""))
     assert b"fallow" in shell.first_page()
 
 
