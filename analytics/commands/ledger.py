@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from analytics.capacity.jobs import load_jobs, with_allocation_facts
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs, open_verb
 from analytics.commands.written_file import write_whole
 from analytics.language.plain_text import count, plain
 from analytics.language.quantities import GpuHours
 from analytics.language.sentences import tr, tr_many
-from analytics.money.accounts import ALLOCATION_GROUPS, GROUPS
+from analytics.money.accounts import GROUPS
 from analytics.money.focus import FOCUS_VERSION, Biller, focus_rows
 from analytics.money.window_money import Money
 from analytics.render.tables import PAGES, as_csv, as_parquet
@@ -66,19 +65,9 @@ def write_focus(target: Path, given: VerbInputs) -> None:
         )
 
 
-def _money(given: VerbInputs, by: str | None) -> Money:
-    """Return the money of the scope; by partition, QOS or job with these of the allocations."""
-    if by not in ALLOCATION_GROUPS:
-        return given.report.money
-    inside = given.part.inside
-    rows = with_allocation_facts(inside.segments, load_jobs(given.whole.inputs.lake), ("partition", "qos"))
-    rows = rows.with_columns(job_name="job")
-    return given.report.money.of(replace(inside, segments=rows), given.whole.inventory)
-
-
 def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
     """Yield the time and cost by state. With --by also those of each group, without it also how certain they are."""
-    found, money = given.report.ledger, _money(given, args.by)
+    found, money = given.report.ledger, given.report.money_by(args.by)
     if args.format not in (None, *PAGES):
         _say_remarks(given.whole.money)
     yield accounts_by(args.by, money) if args.by else account_total(money)
@@ -137,7 +126,7 @@ def _content(given: VerbInputs, args: argparse.Namespace) -> tuple[tuple[Column,
     return (
         (LEDGER_COLUMNS, figures)
         if args.by is None
-        else (GROUPED_COLUMNS, _Grouped(figures, _money(given, args.by), args.by))
+        else (GROUPED_COLUMNS, _Grouped(figures, given.report.money_by(args.by), args.by))
     )
 
 

@@ -10,12 +10,13 @@ from functools import cached_property
 import polars as pl
 
 from analytics.capacity.demand import Gang
+from analytics.capacity.jobs import load_jobs, with_allocation_facts
 from analytics.capacity.off_peak import OffPeak, off_peak
 from analytics.decide.recommendations import Recommendations
 from analytics.decide.review import is_in_scope, names_others
 from analytics.intervals import by_day, by_hour
 from analytics.ledger.summary import Totals, totals_by
-from analytics.money.accounts import Accounts
+from analytics.money.accounts import ALLOCATION_GROUPS, Accounts
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money
 from analytics.plan.endings import Endings
@@ -104,6 +105,14 @@ class Report:
             return self.whole.money
         own = self.whole.money.of(self.part.inside, self.whole.inventory)
         return replace(own, remarks=()) if self.scope.is_personal else own
+
+    def money_by(self, group: str | None) -> Money:
+        """Return the money of the scope for the accounts of a group; partition, QOS and job come from the allocations."""
+        if group not in ALLOCATION_GROUPS:
+            return self.money
+        inside = self.part.inside
+        rows = with_allocation_facts(inside.segments, load_jobs(self.whole.inputs.lake), ("partition", "qos"))
+        return self.money.of(replace(inside, segments=rows.with_columns(job_name="job")), self.whole.inventory)
 
     @cached_property
     def ledger(self) -> LedgerFigures:

@@ -88,10 +88,10 @@ class ApiEndpoint:
 
 
 def _account_rows(view: View, asked: ReadRequest) -> Sequence[PricedAccount]:
-    money = view.report.money
+    report = view.report
 
     def make() -> Sequence[PricedAccount]:
-        return priced_accounts(money, asked.by)
+        return priced_accounts(report.money_by(asked.by), asked.by)
 
     return view.kept(("accounts", asked.by), make)
 
