@@ -304,18 +304,21 @@ def _json_job(job: dict[str, Any]) -> _Job:
 
 
 def _json_steps(job: dict[str, Any]) -> Iterator[_Job]:
-    """Yield the steps of a job; Slurm's JSON calls what went in `requested` and what went out `consumed`."""
+    """Yield the steps of a job that have figures of GPUs; Slurm's JSON calls what went in `requested` and what went out `consumed`."""
     for step in job.get("steps") or ():
-        name, tres = step["step"]["id"], step.get("tres") or {}
-        used = tres.get("requested") or {}
+        tres = step.get("tres") or {}
+        used = {each: _json_tres(entries) for each, entries in (tres.get("requested") or {}).items()}
+        if not any("gres/gpu" in each for each in used.values()):
+            continue
+        name = step["step"]["id"]
         yield {
             "JobIDRaw": f"{job['job_id']}.{name['step_id'] if isinstance(name, dict) else name.partition('.')[2]}",
             "ElapsedRaw": json_number((step.get("time") or {}).get("elapsed")),
             "NTasks": json_number((step.get("tasks") or {}).get("count")),
             "AllocTRES": _json_tres(tres.get("allocated")),
-            "TRESUsageInAve": _json_tres(used.get("average")),
-            "TRESUsageInMax": _json_tres(used.get("max")),
-            "TRESUsageInTot": _json_tres(used.get("total")),
+            "TRESUsageInAve": used.get("average"),
+            "TRESUsageInMax": used.get("max"),
+            "TRESUsageInTot": used.get("total"),
             "line": f"job {job['job_id']}",
         }
 
