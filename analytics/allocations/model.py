@@ -100,12 +100,14 @@ class KnownHosts:
     def named(self, node: str, suffix: str = "", cluster: str | None = None, scope: str | None = None) -> str:
         """Return the lake's name for a node: the node with the suffix, else the only host that differs by its domain alone.
 
-        A cluster counts as a domain (`gn1.hopper`) where the lake has such a host, and where `scope` names the cluster because other
-        clusters have a node of this name.
+        It is NODE@CLUSTER where the lake has such a host, and where `scope` names the cluster because others have a node of this name.
         """
-        in_cluster = f"{node}.{cluster}"
-        if scope is not None or (cluster and in_cluster in self.names):
-            return in_cluster
+        if cluster is not None:
+            tail = f"@{cluster}"
+            there = KnownHosts(frozenset(host.removesuffix(tail) for host in self.names if host.endswith(tail)))
+            found = there.named(node, suffix)
+            if scope is not None or found in there.names:
+                return found + tail
         name = node + suffix
         if name in self.names or suffix:
             return name

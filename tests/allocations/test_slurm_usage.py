@@ -188,7 +188,7 @@ def test_jobs_of_two_clusters_with_one_id_and_one_node_name_are_two(
 ) -> None:
     jobs = [of_cluster("a", "7", "ann"), of_cluster("b", "7", "bob"), of_cluster("b", "8", "bob", "m1")]
     done = allocations("import", "slurm", file(text(*jobs, head=CLUSTERS)))
-    assert placed_jobs(lake) == [("a/7", "n1.a", "ann"), ("b/7", "n1.b", "bob"), ("b/8", "m1", "bob")]
+    assert placed_jobs(lake) == [("a/7", "n1@a", "ann"), ("b/7", "n1@b", "bob"), ("b/8", "m1", "bob")]
     assert "name it in slurm.cluster" in done.json["notes"][0]
 
 
@@ -198,15 +198,15 @@ def test_the_agents_cluster_keeps_plain_ids_also_where_the_clusters_come_in_file
     monkeypatch.setenv("FALLOW_SLURM_CLUSTER", "a")
     files = [file(text(of_cluster(each, "7", "ann"), head=CLUSTERS), f"{each}.txt") for each in "ab"]
     assert allocations("import", "slurm", *files).json["notes"] == []
-    assert placed_jobs(lake) == [("7", "n1", "ann"), ("b/7", "n1.b", "ann")]
+    assert placed_jobs(lake) == [("7", "n1", "ann"), ("b/7", "n1@b", "ann")]
 
 
 def test_an_export_of_one_cluster_has_the_ids_that_agents_write(
     allocations: Allocations, file: File, lake: Lake
 ) -> None:
-    write(lake, schema.DEVICE, [device("GPU-0")], "n1.hopper")
+    write(lake, schema.DEVICE, [device("GPU-0")], "n1.domain@hopper")
     allocations("import", "slurm", file(text(of_cluster("hopper", "7", "ann"), head=CLUSTERS)))
-    assert placed_jobs(lake) == [("7", "n1.hopper", "ann")]
+    assert placed_jobs(lake) == [("7", "n1.domain@hopper", "ann")]
 
 
 SINFO = {
