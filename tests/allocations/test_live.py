@@ -387,7 +387,7 @@ def test_a_real_cluster_whose_jobs_wait(
 
 @pytest.mark.long
 def test_a_real_cluster_with_limits_a_drained_host_and_a_reservation(
-    allocations: Allocations, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, lake: Lake
+    allocations: Allocations, file: File, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, lake: Lake
 ) -> None:
     cluster.wrapper("sacct")
     cluster.wrapper("sacctmgr")
@@ -412,6 +412,11 @@ def test_a_real_cluster_with_limits_a_drained_host_and_a_reservation(
     cluster.run("scontrol", "update", f"nodename={NODE}", "state=drain", "reason=bad gpu")
     allocations("import", "slurm", "--live")
     assert load_withheld(lake).select("host", "cause", "gpus").rows() == [(NODE, "drained", None)]
+    for asked in ("--list-reasons", "--Node --format=%N|%T|%G|%H|%E"):
+        shown = read_snapshot(
+            str(file(cluster.run("sinfo", *asked.split()), "sinfo.txt")), InputLimits(2**24, 2**20, 1_000)
+        )
+        assert [(each.node, each.kind, each.reason) for each in shown.withheld] == [(NODE, "drained", "bad gpu")]
     cluster.run("scontrol", "update", f"nodename={NODE}", "state=resume")
     whole = (f"nodes={NODE}", "users=root", "flags=maint,ignore_jobs", "starttime=now", "duration=60")
     cluster.run("scontrol", "create", "reservation", "reservationname=maint", *whole)
