@@ -12,7 +12,7 @@ from analytics.commands.written_file import write_whole
 from analytics.language.plain_text import count, plain
 from analytics.language.quantities import GpuHours
 from analytics.language.sentences import tr, tr_many
-from analytics.money.accounts import GROUPS
+from analytics.money.accounts import ALLOCATION_GROUPS, GROUPS
 from analytics.money.focus import FOCUS_VERSION, Biller, focus_rows
 from analytics.money.window_money import Money
 from analytics.render.tables import PAGES, as_csv, as_parquet
@@ -138,7 +138,9 @@ def _say_remarks(money: Money) -> None:
 
 def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--by", choices=GROUPS, help="a line per pool, team, ...: GPU-hours allocated and used, and their cost"
+        "--by",
+        choices=(*GROUPS, *ALLOCATION_GROUPS),
+        help="a line per pool, team, ...: GPU-hours allocated and used, and their cost",
     )
     parser.add_argument(
         "--focus",

@@ -66,11 +66,10 @@ def efficiency_ranks(pieces: pl.DataFrame, group: str) -> Mapping[str, Efficienc
     return {name: EfficiencyRank(*figures) for name, *figures in rows.iter_rows()}
 
 
-ALLOCATION_GROUPS = ("partition", "qos", "job")
-"""Groups of ledger rows `with_allocation_facts`."""
-
-GROUPS = ("pool", "team", "organisation", "model", "host", "user", "account", *ALLOCATION_GROUPS, "day")
+GROUPS = ("pool", "team", "organisation", "model", "host", "user", "account", "day")
 """Groups of the tables' rows."""
+ALLOCATION_GROUPS = ("partition", "qos", "job")
+"""Groups of the rows of a ledger `with_allocation_facts`."""
 COLUMN_OF = {"day": "local_day", "job": "job_name"}
 """Columns of `pieces_of` whose name differs from the group."""
 

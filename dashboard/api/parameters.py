@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from urllib.parse import urlencode
 
-from analytics.money.accounts import GROUPS
+from analytics.money.accounts import ALLOCATION_GROUPS, GROUPS
 from analytics.report.weeks import SPANS
 from dashboard.query import DEFAULT_SPAN, Query
 from fallow.errors import UsageError
@@ -61,7 +61,7 @@ WINDOW_AND_SCOPE = (
     Parameter("zone", "IANA time zone of days and weeks in the other parameters; the default is report.timezone"),
 )
 
-BY = Parameter("by", "group of a row; days are those of report.timezone", GROUPS, "team")
+BY = Parameter("by", "group of a row; days are those of report.timezone", (*GROUPS, *ALLOCATION_GROUPS), "team")
 
 PAGING = (
     Parameter("limit", "most rows of an answer", default=LIMIT, most=MOST_ROWS),
