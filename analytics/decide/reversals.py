@@ -48,7 +48,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Reversals:
-    """The outcome of the findings of one week before that named reclaimable GPUs.
+    """The outcome of the findings of one week before that promised that reclaimable GPUs stay unused.
 
     `horizon_ms` is the time since then: a week. `observed_share` is the observed share of those GPUs' time. A finding
     is not judged if its GPUs were not used again and less than 90 % of that time was observed.
@@ -79,7 +79,8 @@ def reversals(context: Context, before: Context | None, findings: Iterable[Findi
     """
     if before is None:
         return None
-    allocated = [finding for finding in findings if finding.reclaimable and finding.pool is None]
+    # without a promise that they stay unused: whoever starts a hung job again follows the finding
+    allocated = [each for each in findings if each.reclaimable and each.confidence.outlook and each.pool is None]
     named = pl.DataFrame(
         [(number, gpu, finding.user) for number, finding in enumerate(allocated) for gpu in finding.reclaimable_gpus],
         schema={"number": pl.Int64, "gpu": pl.String, "whom": pl.String},

@@ -230,7 +230,8 @@ def _kept_alive(rows: DayRows, held: Held, lists: Lists, ran: Mask, draws: _Draw
     at = np.flatnonzero((ran | (held.zero & (held.kind == USE) & small)) & (cpu | named))
     if not len(at):
         return nothing
-    start, weight, burst, cpu, named, served = (each[at] for each in (rows.start, rows.weight, ran, cpu, named, served))
+    start, weight = rows.start[at], rows.weight[at]
+    burst, cpu, named, served = ran[at], cpu[at], named[at], served[at]
     new = np.append(
         True, (np.diff(rows.gpu[at]) != 0) | (np.diff(held.owner[at]) != 0) | (start[1:] != start[:-1] + weight[:-1])
     )

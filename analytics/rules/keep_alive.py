@@ -2,7 +2,8 @@
 
 A tool's name, such as `keep-gpu`, is one witness; it never decides by itself.
 
-Look-alikes that it leaves alone: servers that warm up (their weights take memory), requests at random, loaders and simulations
+Look-alikes that it leaves alone: servers that warm up (their weights take memory), requests at random, servers and pods
+whose health is probed (without a tool's name no command ends them), loaders and simulations
 (their processes use the CPU), monitors, short jobs from cron that move data.
 """
 
@@ -15,11 +16,19 @@ import polars as pl
 from analytics.language.sentences import tr
 from analytics.ledger.day_processes import KEEPER
 from analytics.ledger.day_stalls import BURSTS_MIN, DUTY_MAX_PCT, PERIOD_CV_MAX, QUIET_CPU_PCT, TINY_BYTES
+from analytics.names import JOINER
 from analytics.workloads import waste
 from analytics.workloads.finding_parts import label, words_for
 from analytics.workloads.model import Context, of_gpus
 from analytics.workloads.rule import Candidate, HistoryNeed, Rule
-from analytics.workloads.stalled_work import KEPT, STALLED_LABELS, STALLED_THRESHOLDS, StallEvidence, stalled_candidates
+from analytics.workloads.stalled_work import (
+    KEPT,
+    STALLED_LABELS,
+    STALLED_THRESHOLDS,
+    StallEvidence,
+    may_be_probed,
+    stalled_candidates,
+)
 from fallow.clock import MINUTE_MS
 
 NAMED, UNNAMED = "named", "unnamed"
@@ -60,9 +69,14 @@ KEEP_ALIVE = Rule(
 
 
 def _tool(context: Context, rows: pl.DataFrame) -> StallEvidence:
-    """Return whether a process on these GPUs in the window is named like a known tool; without the name, doubt remains."""
-    listed = context.rollups.processes(context.since_ms).filter(pl.col("gpu").is_in(rows["gpu"].unique().implode()))
-    names = [*listed["command"].drop_nulls(), *listed["arguments"].drop_nulls()]
-    is_named = any(KEEPER.search(name) for name in names)
-    failed = [] if is_named else [tr("no known tool is named: a short regular job looks the same")]
-    return StallEvidence({"tool": NAMED if is_named else UNNAMED}, failed)
+    """Return whether a process of the same user in that time is named like a known tool; without the name, doubt remains."""
+    spans = rows.select("host", "gpu", since="time", until="end", whom="user")
+    met = context.rollups.processes(context.since_ms).join(spans, on=("host", "gpu"))
+    own = pl.col("whom").is_null() | pl.col("whom").str.split(JOINER).list.contains(pl.col("user"))
+    met = met.filter((pl.col("time") < pl.col("until")) & (pl.col("end") > pl.col("since")) & own)
+    names = [*met["command"].drop_nulls(), *met["arguments"].drop_nulls()]
+    if any(KEEPER.search(name) for name in names):
+        return StallEvidence({"tool": NAMED})
+    probed = may_be_probed(context, rows)
+    failed = [tr("no known tool is named: a short regular job looks the same"), *probed]
+    return StallEvidence({"tool": UNNAMED}, failed, ends_work=not probed)

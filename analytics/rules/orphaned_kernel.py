@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import polars as pl
+
 from analytics.language.sentences import tr
 from analytics.workloads import waste
 from analytics.workloads.model import Context, of_gpus
@@ -18,6 +20,8 @@ from analytics.workloads.stalled_work import (
     STALLED_LABELS,
     STALLED_THRESHOLDS,
     UNOWNED,
+    StallEvidence,
+    may_be_probed,
     stalled_candidates,
 )
 from fallow.clock import MINUTE_MS
@@ -25,7 +29,12 @@ from fallow.clock import MINUTE_MS
 
 def orphaned_kernel_findings(context: Context) -> Iterator[Candidate]:
     """Yield a finding per GPU with kernels and without a process."""
-    return stalled_candidates(context, UNOWNED)
+    return stalled_candidates(context, UNOWNED, lambda rows: _hidden(context, rows))
+
+
+def _hidden(context: Context, rows: pl.DataFrame) -> StallEvidence:
+    probed = may_be_probed(context, rows)
+    return StallEvidence(failed=[*probed, tr("its processes may be hidden from the list")] if probed else [])
 
 
 ORPHANED_KERNEL = Rule(

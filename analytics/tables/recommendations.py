@@ -316,8 +316,7 @@ def decision(each: Recommendation) -> str:
     number, place = len(each.gpus_now or each.gpus), _place(each)
     kept = each.action == "return" and not each.gpus_now
     kind = each.kind.name
-    named = kind if each.action in ("return", "repair") and kind in _DECISIONS else each.action
-    words = _DECISIONS.get("kept" if kept else named)
+    words = _DECISIONS.get("kept" if kept else kind)
     if words is not None and (each.action != "right-size" or each.packing is not None):
         return words(number, place)
     what = each.evidence[0].sentence if each.evidence else tr("with wasted time")
@@ -359,20 +358,20 @@ _DECISIONS: Mapping[str, Callable[[int, str], str]] = {
         number,
         place=place,
     ),
-    "release": lambda number, place: tr_many(
+    "allocated_idle": lambda number, place: tr_many(
         "reclaim {number} GPU on {place}, allocated without a process",
         "reclaim {number} GPUs on {place}, allocated without a process",
         number,
         place=place,
     ),
-    "reclaim": lambda number, place: tr_many(
+    "held_idle": lambda number, place: tr_many(
         "reclaim {number} GPU on {place}, held idle",
         "reclaim {number} GPUs on {place}, held idle",
         number,
         place=place,
     ),
-    "schedule off-peak": lambda _, place: tr("use the off-peak hours of {place}", place=place),
-    "right-size": lambda number, place: tr_many(
+    "off_peak": lambda _, place: tr("use the off-peak hours of {place}", place=place),
+    "oversized": lambda number, place: tr_many(
         "pack the workloads of {number} GPU of {place} on fewer cards",
         "pack the workloads of {number} GPUs of {place} on fewer cards",
         number,
@@ -668,7 +667,7 @@ VALUES = (
     record_column(
         "waste",
         _WASTE_COLUMNS,
-        about="Unavailable, free, reserved and held time, and the unused part of low time. The recommendations and what is "
+        about="Unavailable, free, reserved, held and stalled time, and the unused part of low time. The recommendations and what is "
         "not actionable add up to it.",
     ),
 )

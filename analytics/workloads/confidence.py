@@ -311,7 +311,7 @@ def good_record(grade: str, judged: int, right: int) -> list[str]:
 
 def other_work(others: int) -> list[str]:
     """Return a failure if the same processes, pods or jobs also have GPUs that are not idle."""
-    return [tr("the same processes also work on {gpus}", gpus=gpus_of(others))] if others else []
+    return [tr("the same processes also have kernels on {gpus}", gpus=gpus_of(others))] if others else []
 
 
 def _below(share: float | None) -> Sentence | Share:

@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from analytics.intervals import SPAN_MS
+from analytics.intervals import SPAN_MS, islands
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr
 from analytics.states import IN_USE
 from analytics.workloads.commands import Ties, ending_command, look_command, on_host, own_processes, ties
 from analytics.workloads.finding_parts import counted, label
-from analytics.workloads.ledger_rows import gpu_ms_of, highest, newest_source
+from analytics.workloads.ledger_rows import gpu_ms_of, highest, newest_source, one_job
 from analytics.workloads.model import Context, EvidenceValue, once_per_context
-from analytics.workloads.processes import work_segments
+from analytics.workloads.processes import programs, serving_gpus, work_segments
 from analytics.workloads.rule import UNASKED, Candidate
 from analytics.workloads.window_end import still_going
-from fallow.clock import HOUR_MS
+from fallow.clock import HOUR_MS, MINUTE_MS
 from fallow.stall_evidence import RESIDENT_PCT
 
 HUNG, WAITS_FOR_RANK, UNOWNED, KEPT = "hung", "waits for a rank", "without a process", "kept alive"
@@ -30,7 +30,15 @@ _ENDED = (HUNG, KEPT)
 """Kinds of which the next command ends the work."""
 
 MOSTLY = 0.9
-"""A sibling counts as working, and a process list as empty, for at least this share of a stalled segment."""
+"""A process list counts as empty for at least this share of a stalled segment."""
+BEFORE_MS = 10 * MINUTE_MS
+"""Stalls of a work with less time between them are one episode: a single reading out of line ends none."""
+WORKS_MIN_MS = 3 * MINUTE_MS
+"""The GPUs of a job do not fall at the same moment: others work for so long into a hang."""
+WORKS_MIN_SHARE = 0.01
+"""Single readings out of line add up to less of a long stall."""
+BUSY_CPU_PCT = 150.0
+"""A rank that waits spins on one CPU; one that evaluates, loads or saves on its host uses more."""
 MUCH_MORE = 2.0
 """Kernels that only wait draw less than this many times what idle cards of the model draw at the site (H200: 198 of 126 W)."""
 
@@ -43,52 +51,92 @@ class StallEvidence:
     failed: Sequence[str] = ()
     notes: Sequence[str] = ()
     next_command: str = ""
+    ends_work: bool = True
+    """False where no command may end the work, whatever the kind."""
 
 
 @once_per_context
 def stalled_rows(context: Context) -> pl.DataFrame:
-    """Return the stalled ledger rows of the window with `kind` (of the four above), `work` (null: of several jobs, or of none) and `number`."""
-    rows = context.inside.segments.filter(pl.col("state") == "stalled")
-    # a row of several programs is in `work_segments` once for each
-    works = work_segments(context, rows).unique(("gpu", "host", "time"), keep="first", maintain_order=True)
-    rows = rows.join(works.select("gpu", "host", "time", "work"), on=("gpu", "host", "time"), how="left")
-    numbered = rows.sort("gpu", "time", "host").with_row_index("number")
+    """Return the rows of `_episodes` with `kind`, of the four above."""
     kind = (
         pl.when(pl.col("no_process_ms") >= MOSTLY * SPAN_MS)
         .then(pl.lit(UNOWNED))
         .when(pl.col("gpu_util_mean_pct") < RESIDENT_PCT)
         .then(pl.lit(KEPT))
-        .when(pl.col("number").is_in(_beside_work(context, numbered).implode()))
+        .when(pl.col("episode").is_in(awaited(context)["episode"].implode()))
         .then(pl.lit(WAITS_FOR_RANK))
         .otherwise(pl.lit(HUNG))
     )
-    return numbered.with_columns(kind=kind)
+    return _episodes(context).with_columns(kind=kind)
+
+
+@once_per_context
+def _episodes(context: Context) -> pl.DataFrame:
+    """Return the stalled ledger rows of the window with `work` (null: of several jobs, or of none), `whose` (the work, else the GPU) and `episode`."""
+    rows = context.inside.segments.filter(pl.col("state") == "stalled")
+    # a row of several programs is in `work_segments` once for each
+    works = work_segments(context, rows).unique(("gpu", "host", "time"), keep="first", maintain_order=True)
+    rows = rows.join(works.select("gpu", "host", "time", "work"), on=("gpu", "host", "time"), how="left")
+    ordered = rows.with_columns(whose=pl.coalesce("work", "gpu")).sort("whose", "time", "gpu", "host")
+    latest = ordered.with_columns(latest=pl.col("end").cum_max().over("whose"))
+    return latest.with_columns(episode=islands(("whose",), BEFORE_MS, end="latest")).drop("latest")
 
 
 @once_per_context
 def working_rows(context: Context) -> pl.DataFrame:
-    """Return the rows in use of jobs and programs, with `work`."""
-    rows = work_segments(context, context.inside.segments.filter(pl.col("state").is_in(IN_USE)))
-    return rows.select("work", "gpu", "host", "time", "end", "power_mean_w")
+    """Return the rows in use of works with stalled rows, from their first to the window's end, with `work`."""
+    stalled = _episodes(context)
+    near = pl.col("job").is_in(stalled["job"].drop_nulls().implode()) | pl.col("host").is_in(stalled["host"].implode())
+    rows = work_segments(context, context.whole.segments.filter(pl.col("state").is_in(IN_USE) & near))
+    own = rows.filter(pl.col("work").is_in(stalled["work"].drop_nulls().implode()))
+    return own.select("work", "gpu", "host", "time", "end", "power_mean_w")
 
 
-def _beside_work(context: Context, stalled: pl.DataFrame) -> pl.Series:
-    """Return the numbers of the rows during which another GPU of the same work worked nearly all the time."""
-    working = (
-        working_rows(context).rename({"gpu": "other", "time": "from_ms", "end": "to_ms"}).drop("host", "power_mean_w")
+@once_per_context
+def awaited(context: Context) -> pl.DataFrame:
+    """Return the GPUs of which a rank works while others of its work stall: `episode`, `other`, `host` and `last_ms` of its work.
+
+    Its kernels work, or its process does on the CPU.
+    """
+    stalled = _episodes(context).filter(pl.col("work").is_not_null())
+    stalled = stalled.with_columns(stalled_ms=SPAN_MS.sum().over("episode", "gpu"))
+    met = _met(stalled, working_rows(context)).filter(pl.col("gpu") != pl.col("other"))
+    on_gpu = met.group_by("episode", "gpu", "other", "host").agg(
+        pl.col("both_ms").sum(), pl.col("stalled_ms").first(), last_ms=pl.col("to_ms").max()
     )
-    met = (
-        stalled.filter(pl.col("work").is_not_null())
-        .select("number", "work", "gpu", "time", "end")
-        .join(working, on="work")
+    least_ms = pl.max_horizontal(WORKS_MIN_MS, WORKS_MIN_SHARE * pl.col("stalled_ms"))
+    on_gpu = on_gpu.filter(pl.col("both_ms") >= least_ms)
+    on_cpu = _busy_on_cpu(context, stalled)
+    found = pl.concat([each.select("episode", "other", "host", "last_ms") for each in (on_gpu, on_cpu)])
+    return found.sort("last_ms", "other")
+
+
+def _busy_on_cpu(context: Context, stalled: pl.DataFrame) -> pl.DataFrame:
+    """Return the processes of the same work that use the CPU to the end of an episode and are on no GPU that spins in most of it."""
+    listed = context.rollups.processes(context.since_ms)
+    works = pl.concat([listed.filter(one_job()).with_columns(work="job"), programs(listed)])
+    span = {"time": pl.col("time").min().over("episode"), "end": pl.col("end").max().over("episode")}
+    met = _met(stalled.with_columns(**span).unique(("episode", "gpu")), works)
+    spins = (pl.col("gpu") == pl.col("other")) & (2 * pl.col("stalled_ms") >= SPAN_MS)
+    # of a day's process its mean and its highest use are known: both must permit so much in the stall
+    listed_ms = pl.col("to_ms") - pl.col("from_ms")
+    is_busy = (pl.col("cpu_util_max_pct") >= BUSY_CPU_PCT) & (
+        pl.col("cpu_util_mean_pct") * listed_ms >= BUSY_CPU_PCT * pl.col("both_ms")
     )
+    is_there = (pl.col("both_ms") >= WORKS_MIN_MS) & (pl.col("to_ms") >= pl.col("end") - BEFORE_MS)
+    return (
+        met.filter(is_busy & is_there)
+        .join(met.filter(spins), on=("episode", "host", "pid"), how="anti")
+        .with_columns(last_ms="to_ms")
+    )
+
+
+def _met(stalled: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
+    """Return the pairs of a stalled row and a row of the same work at the same time: `other` (GPU), `from_ms`, `to_ms`, `both_ms`."""
+    renamed = others.rename({"gpu": "other", "time": "from_ms", "end": "to_ms"})
+    met = stalled.select("episode", "work", "gpu", "time", "end", "stalled_ms").join(renamed, on="work")
     both_ms = pl.min_horizontal("end", "to_ms") - pl.max_horizontal("time", "from_ms")
-    by_gpu = (
-        met.filter((pl.col("gpu") != pl.col("other")) & (both_ms > 0))
-        .group_by("number", "other")
-        .agg(share=both_ms.sum() / SPAN_MS.first())
-    )
-    return by_gpu.filter(pl.col("share") >= MOSTLY)["number"].unique()
+    return met.with_columns(both_ms=both_ms).filter(pl.col("both_ms") > 0)
 
 
 def stalled_candidates(
@@ -98,12 +146,11 @@ def stalled_candidates(
 
     `more` returns what the rule says of a candidate's rows of `stalled_rows`.
     """
-    rows = stalled_rows(context).filter(pl.col("kind") == kind)
-    subject = pl.lit(None) if kind == UNOWNED else pl.col("work")
-    for (whose, user), own in rows.with_columns(whose=pl.coalesce(subject, "gpu")).group_by(
-        "whose", "user", maintain_order=True
-    ):
-        segments, said = own.drop("whose", "kind", "work", "number"), more(own)
+    rows = stalled_rows(context).filter(pl.col("kind") == kind).sort("gpu", "time", "host")
+    if kind == UNOWNED:
+        rows = rows.with_columns(whose="gpu")
+    for (whose, user), own in rows.group_by("whose", "user", maintain_order=True):
+        segments, said = own.drop("whose", "kind", "work", "episode"), more(own)
         now, host = still_going(context, segments), str(segments["host"].mode().sort()[0])
         bound, name = ties(context, now) if kind in _ENDED else Ties(), None if user is None else str(user)
         yield Candidate(
@@ -113,8 +160,9 @@ def stalled_candidates(
             source=UNASKED if kind == UNOWNED else newest_source(segments),
             numbers={**_numbers(context, segments, now), **said.numbers},
             failed=[_draws_much(context, segments), bound.failed if kind in _ENDED else [], said.failed],
-            reclaimable_gpus=() if bound or kind == WAITS_FOR_RANK else now,
-            next_command=said.next_command or _command(context, host, now, name, kind=kind),
+            reclaimable_gpus=() if bound or kind == WAITS_FOR_RANK or not said.ends_work else now,
+            next_command=said.next_command
+            or _command(context, host, now, name, ends_work=kind in _ENDED and said.ends_work),
             notes=said.notes,
             is_promised=False,
         )
@@ -155,17 +203,25 @@ def _draws_much(context: Context, segments: pl.DataFrame) -> list[str]:
     return [tr("the GPUs draw {mean} W, where idle cards of this model draw {idle} W", mean=mean, idle=idle)]
 
 
-def _command(context: Context, host: str, now: Sequence[str], user: str | None, *, kind: str) -> str:
+def _command(context: Context, host: str, now: Sequence[str], user: str | None, *, ends_work: bool) -> str:
     """Return the next command: to end the work, or to see what is on the GPUs; empty where it is over."""
     if not now:
         return ""
-    return ending_command(context, host, now, user) if kind in _ENDED else look_command(host)
+    return ending_command(context, host, now, user) if ends_work else look_command(host)
 
 
 def stack_command(context: Context, host: str, gpus: Sequence[str], user: str | None) -> str:
     """Return a command that shows where a process on these GPUs waits; without a recent list, one that shows the processes."""
     own = [process for process in own_processes(context, gpus, user) if process.host == host]
     return on_host(host, "py-spy", "dump", "--pid", str(own[0].pid)) if own else look_command(host)
+
+
+def may_be_probed(context: Context, rows: pl.DataFrame) -> list[str]:
+    """Return a failure if an inference server or a pod has these GPUs: requests and probes come as short bursts too."""
+    in_pod = rows["job"].str.contains(r"(?:^|\+)pod:").any()
+    if not in_pod and serving_gpus(context).isdisjoint(rows["gpu"]):
+        return []
+    return [tr("an inference server or a pod: a probe of its health looks the same")]
 
 
 STALLED_LABELS = (

@@ -73,7 +73,7 @@ def test_a_allocated_gpu_of_a_job_that_works_on_another(
     fill(site, gpu("a", **FREE) + gpu("b", **there), allocations=[job("a"), job("b", allocation_id)])
     each = only_of("reserved_unused", site)
     assert outcome(each) == (ends, "scancel 77" if ends else "squeue --jobs=77 --long")
-    assert any("also work on" in failure for failure in each.confidence.failed) != ends
+    assert any("also have kernels on" in failure for failure in each.confidence.failed) != ends
 
 
 @pytest.mark.parametrize("scheduler", ["slurm", "csv"])
@@ -85,7 +85,7 @@ def test_idle_gpus_of_an_allocation_whose_processes_nobody_lists(site: Recording
     fill(site, rows, allocations=[job(name, scheduler=scheduler, host_gpu_count=None) for name in levels])
     held = only_of("held", site)
     assert (held.gpus, held.reclaimable) == (tuple("abcdefgh"[working:]), working == 0)
-    assert any("also work on" in failure for failure in held.confidence.failed) == (working > 0)
+    assert any("also have kernels on" in failure for failure in held.confidence.failed) == (working > 0)
     assert not any(each.reclaimable for each in found("partial_use", site))
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.ledger.recording import Recording
 
 LOOK = "ssh h1 nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv"
-ELSEWHERE = "the same processes also work on 1 GPU"
+ELSEWHERE = "the same processes also have kernels on 1 GPU"
 WEEK = 7 * DAY
 JOB = {"slurm_job_id": "7"}
 Rows = list[dict[str, Any]]

@@ -90,7 +90,7 @@ def test_work_that_also_runs_on_other_gpus_is_not_ended(lake: Lake, owner: dict[
     users = lists("a", 0, 2 * HOUR, pid=1, **owner) + lists("b", 0, 2 * HOUR, pid=2 if owner else 1, **owner)
     found = only(fill(lake, rows, users))
     assert (found.gpus, found.reclaimable, found.next_command) == (("a",), False, LOOK)
-    assert "the same processes also work on 1 GPU" in found.confidence.failed
+    assert "the same processes also have kernels on 1 GPU" in found.confidence.failed
 
 
 def test_a_command_that_ends_something_is_offered_only_where_the_window_has_no_end_in_the_past(lake: Lake) -> None:
