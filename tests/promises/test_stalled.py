@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
+from fallow.clock import format_ms
 from tests.findings.one_rule import found, only_of
 from tests.findings.scenarios.builder import H100, Fleet
-from tests.findings.scenarios.stalled import hang
+from tests.findings.scenarios.situations import train
+from tests.findings.scenarios.stalled import hang, rank_at_work_half_of_the_time, rank_that_tokenizes_on_the_cpu
 from tests.lakes import made_lake
 from tests.promises.site import Site
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.findings.scenarios.situations import Scenario
 
 LATE = 2 / 1440
 """The others wait two minutes later."""
@@ -52,3 +57,67 @@ def test_a_hang_is_found_after_nine_minutes_and_named_by_job_and_first_rank() ->
     numbers = finding.evidence.numbers
     assert (numbers["first_gpu"], numbers["first_by_s"], numbers["gpus_from_work"]) == ("GPU-h1-3", 120.0, 8)
     assert found("hung_job", hung_fleet(days_of_hang=6 / 1440)) == []
+
+
+@pytest.mark.parametrize("scenario", [rank_that_tokenizes_on_the_cpu, rank_at_work_half_of_the_time])
+def test_while_a_rank_works_no_command_ends_the_job(scenario: Scenario) -> None:
+    fleet = scenario.fleet()
+    assert found("hung_job", fleet) == []
+    waits = only_of("straggler", fleet)
+    assert (waits.evidence.numbers["working_gpus"], waits.reclaimable_gpus) == ("GPU-h1-0", ())
+    assert waits.next_command.startswith("ssh h1 py-spy dump --pid ")
+
+
+def test_the_first_to_leave_work_is_named_though_it_idles_and_single_readings_are_out_of_line() -> None:
+    fleet = Fleet(0.2, interval_s=10)
+    gpus = fleet.host("h1", H100, 4)
+    falls = fleet.rows // 2
+    later = np.arange(fleet.rows) >= falls
+    train(fleet, gpus[:1], "ann", util=np.where(later, 0.0, 95.0), cpu_util_pct=90.0)
+    for number, gpu in enumerate(gpus[1:], start=1):
+        hang(fleet, [gpu], np.arange(fleet.rows) >= falls + 2, cpu_util_pct=100.0)
+        gpu.util[falls + 100 * number] = 96.5
+    finding = only_of("hung_job", fleet)
+    numbers = finding.evidence.numbers
+    assert (numbers["first_gpu"], numbers["first_by_s"], numbers["gpus_of_the_job"]) == ("GPU-h1-0", 20.0, 4)
+    assert "where the first rank waits: ssh h1 py-spy dump" in " ".join(map(str, finding.notes))
+
+
+def test_no_first_rank_is_named_where_all_fall_together() -> None:
+    fleet = Fleet(0.2, interval_s=10)
+    hang(fleet, fleet.host("h1", H100, 2), fleet.between(0.1))
+    finding = only_of("hung_job", fleet)
+    notes = " ".join(map(str, finding.notes))
+    assert "first_gpu" not in finding.evidence.numbers
+    assert "first" not in notes
+    assert "where a rank waits: ssh h1 py-spy dump" in notes
+
+
+def test_the_note_on_stacks_ends_no_job_that_the_finding_does_not() -> None:
+    """Another job of the user works, and both may be of one array."""
+    fleet = hung_fleet(days_of_hang=0.05)
+    train(fleet, fleet.host("h2", H100, 1), "ann", job="1002")
+    finding = only_of("hung_job", fleet)
+    assert not finding.next_command.startswith("scancel")
+    assert "scancel" not in " ".join(map(str, finding.notes))
+
+
+def test_work_before_the_window_counts() -> None:
+    fleet = hung_fleet(days_of_hang=0.05)
+    since_ms = int(fleet.times_ms[-1]) - 20 * 60_000
+    finding = only_of("hung_job", fleet, format_ms(since_ms))
+    assert finding.evidence.numbers["gpus_from_work"] == 8
+    assert not any("at work before" in failure for failure in finding.confidence.failed)
+
+
+def test_a_tools_name_counts_for_its_own_user_only_and_a_pod_may_be_probed() -> None:
+    fleet = Fleet(1, interval_s=60)
+    (gpu,) = fleet.host("h1", H100, 1)
+    blips = np.where(np.arange(fleet.rows) % 4 == 0, 30.0, 0.0)
+    quiet = {"mem_gb": 1.2, "power_w": 125.0, "cpu_util_pct": 2.0}
+    fleet.run(gpu, "zed", fleet.between(0, 0.4), util=blips, command="keep-gpu", **quiet)
+    fleet.run(gpu, "yan", fleet.between(0.4), util=blips, command="python3", pod="score-1", namespace="risk", **quiet)
+    tools = {each.user: each for each in found("keep_alive", fleet)}
+    assert {user: each.evidence.numbers["tool"] for user, each in tools.items()} == {"zed": "named", "yan": "unnamed"}
+    assert tools["yan"].confidence.is_low
+    assert (tools["yan"].next_command.split()[0], tools["yan"].reclaimable_gpus) == ("ssh", ())

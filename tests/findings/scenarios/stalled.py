@@ -60,6 +60,23 @@ def two_hosts_wait_for_a_third(fleet: Fleet) -> None:
         hang(fleet, gpus, fleet.between(1.0))
 
 
+@situation(**DAYS, fires="straggler", may=f"{BESIDE} held imbalance partial_use", look_alike_of="hung_job")
+def rank_that_tokenizes_on_the_cpu(fleet: Fleet) -> None:
+    """Rank 0 left its GPU for eight CPUs, and the others wait in the barrier."""
+    gpus = fleet.host("h1", H100, 4)
+    train(fleet, gpus[:1], "ann", util=np.where(fleet.between(0.5), 0.0, 95.0), cpu_util_pct=800.0)
+    hang(fleet, gpus[1:], fleet.between(0.5), cpu_util_pct=100.0)
+
+
+@situation(**DAYS, fires="straggler", may=f"{BESIDE} imbalance stalls input_starved", look_alike_of="hung_job")
+def rank_at_work_half_of_the_time(fleet: Fleet) -> None:
+    """Rank 0 evaluates five minutes on its GPU and five on one CPU, by turns."""
+    gpus = fleet.host("h1", H100, 3)
+    rests = fleet.between(0.5) & (np.arange(fleet.rows) % 10 >= 5)
+    train(fleet, gpus[:1], "ann", util=np.where(rests, 0.0, 95.0), cpu_util_pct=100.0)
+    hang(fleet, gpus[1:], fleet.between(0.5), cpu_util_pct=100.0)
+
+
 @situation(**DAYS, fires="orphaned_kernel", may=BESIDE)
 def killed_with_a_kernel_resident(fleet: Fleet) -> None:
     """The process was killed; its kernel and its memory stay."""
