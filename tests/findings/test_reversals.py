@@ -15,7 +15,7 @@ from analytics.tables.table import record
 from analytics.workloads.context import week_before
 from fallow.clock import DAY_MS
 from tests.findings.conftest import BUSY, DAY, FREE, HELD, HOUR, context_of, reviewed
-from tests.ledger.rows import allocation, fill, ms, processes, samples
+from tests.ledger.rows import allocation, device, fill, ms, processes, samples
 
 if TYPE_CHECKING:
     from analytics.decide.reversals import Reversals
@@ -129,6 +129,13 @@ def test_work_that_also_ran_elsewhere_was_nothing_to_take_back_then_either(site:
     trace = rows("a", (0, 2 * WEEK, HELD)) + rows("b", (0, 2 * WEEK, BUSY))
     both = [row | {"pid": 9} for gpu in "ab" for row in users(gpu, 0, 2 * WEEK)]
     assert outcome(site, trace, both).total == Rate(0, 0)
+
+
+def test_a_hung_job_that_is_started_again_was_found_rightly(site: Recording) -> None:
+    hung = BUSY | {"gpu_util_pct": 100.0, "power_w": 120.0, "sm_active_pct": 3.0, "dram_active_pct": 0.0}
+    trace = rows("a", (0, WEEK - 2 * DAY, BUSY), (WEEK - 2 * DAY, BACK, hung), (BACK, 2 * WEEK, BUSY))
+    found = outcome(site, trace, LISTED, devices=[device("a", power_limit_w=700.0)])
+    assert found.total == Rate(0, 0)
 
 
 def test_no_week_before_no_rate(site: Recording) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from analytics.tables.recommendations import decision
 from fallow.clock import format_ms
 from tests.findings.one_rule import found, only_of
 from tests.findings.scenarios.builder import H100, Fleet
@@ -46,6 +47,7 @@ def test_a_hung_day_of_eight_gpus_is_192_gpu_hours_of_waste_with_their_price(tmp
     (hung,) = (each for each in recommended.listed if each.finding and each.finding.rule == "hung_job")
     assert (hung.user, len(hung.gpus_now), hung.next_command) == ("ann", 8, "scancel 1001")
     assert hung.cents == waste.state_cents["stalled"]
+    assert str(decision(hung)) == "8 GPUs on h1 stalled: their kernels wait and do no work"
 
 
 def test_a_hang_is_found_after_nine_minutes_and_named_by_job_and_first_rank() -> None:
