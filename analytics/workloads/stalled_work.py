@@ -86,8 +86,7 @@ def _episodes(context: Context) -> pl.DataFrame:
 def working_rows(context: Context) -> pl.DataFrame:
     """Return the rows in use of works with stalled rows, from their first to the window's end, with `work`."""
     stalled = _episodes(context)
-    near = pl.col("job").is_in(stalled["job"].drop_nulls().implode()) | pl.col("host").is_in(stalled["host"].implode())
-    rows = work_segments(context, context.whole.segments.filter(pl.col("state").is_in(IN_USE) & near))
+    rows = work_segments(context, context.whole.segments.filter(pl.col("state").is_in(IN_USE) & _near(stalled)))
     own = rows.filter(pl.col("work").is_in(stalled["work"].drop_nulls().implode()))
     return own.select("work", "gpu", "host", "time", "end", "power_mean_w")
 
@@ -113,7 +112,7 @@ def awaited(context: Context) -> pl.DataFrame:
 
 def _busy_on_cpu(context: Context, stalled: pl.DataFrame) -> pl.DataFrame:
     """Return the processes of the same work that use the CPU to the end of an episode and are on no GPU that spins in most of it."""
-    listed = context.rollups.processes(context.since_ms)
+    listed = context.rollups.processes(context.since_ms).filter(_near(stalled))
     works = pl.concat([listed.filter(one_job()).with_columns(work="job"), programs(listed)])
     span = {"time": pl.col("time").min().over("episode"), "end": pl.col("end").max().over("episode")}
     met = _met(stalled.with_columns(**span).unique(("episode", "gpu")), works)
@@ -129,6 +128,11 @@ def _busy_on_cpu(context: Context, stalled: pl.DataFrame) -> pl.DataFrame:
         .join(met.filter(spins), on=("episode", "host", "pid"), how="anti")
         .with_columns(last_ms="to_ms")
     )
+
+
+def _near(stalled: pl.DataFrame) -> pl.Expr:
+    """Return whether a row may be of the same work as a stalled one, to read no more than needed."""
+    return pl.col("job").is_in(stalled["job"].drop_nulls().implode()) | pl.col("host").is_in(stalled["host"].implode())
 
 
 def _met(stalled: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
