@@ -46,7 +46,7 @@ from fallow.clock import HOUR_MS, SECOND_MS, floor_ms
 
 MILLION = 1e6
 OUTPUT_WEIGHT = 4.0
-"""Input tokens that cost as much as an output token: the ratio of most published prices of APIs (3 to 5, read November 2026)."""
+"""Input tokens that cost as much as an output token. It is an assumption: it splits the measured cost, and does not change its sum."""
 
 _SERVER = ("host", "endpoint", "served")
 _PAYER = ("namespace", "team")
