@@ -199,6 +199,7 @@ class AllocationRow(TypedDict, total=False):
     name: str | None
     gpu_count: int | None
     host_gpu_count: int | None
+    gpu_share_ratio: float | None
     partition: str | None
     qos: str | None
     state: str | None
@@ -211,6 +212,11 @@ class AllocationRow(TypedDict, total=False):
     host_count: int | None
     gpu_model: str | None
     reason: str | None
+    gpu_shares: str | None
+    accounted_ratio: float | None
+    accounted_util_pct: float | None
+    accounted_peak_pct: float | None
+    accounted_mem_bytes: float | None
 
 
 class Rows(TypedDict, total=False):

@@ -8,7 +8,7 @@ power never speaks against them: their time stays work.
 
 from __future__ import annotations
 
-from analytics.cards import CUDA, card
+from analytics.cards import card
 from analytics.inventory import Inventory
 from fallow.stall_evidence import RestingDraw, resting_draw
 
@@ -23,8 +23,7 @@ def resting_draws(inventory: Inventory) -> dict[str, dict[str, RestingDraw]]:
         key = (device.model, device.power_limit_w)
         if key not in of_model:
             known = card(device.model)
-            rated_w = known.tdp_w if known and known.software == CUDA else None  # the shares are of NVIDIA's cards
-            of_model[key] = resting_draw(device.model, device.power_limit_w or None, rated_w)
+            of_model[key] = resting_draw(device.model, device.power_limit_w or None, known.tdp_w if known else None)
         if (draw := of_model[key]) is not None:
             for host in inventory.hosts_of.get(device.gpu, (device.host,)):
                 found.setdefault(host, {})[device.gpu] = draw

@@ -130,7 +130,7 @@ def test_gauge_and_events_of_an_agent_on_the_driver(simulated: Callable[..., Sim
         host.at(moment_s, lambda supervisor: seen.append(supervisor._board.latest()))  # noqa: SLF001
     host.run(18)
     assert [each["gpu"] for kind in ("stalled_suspect", "stalled_over") for each in host.events(kind)] == [UUID, UUID]
-    assert ", tensor_active_pct 0.0, fp32_active_pct 0.0, " in host.events("stalled_suspect")[0]["detail"]
+    assert ", tensor_active_pct 0.0, dram_active_pct 0.0, " in host.events("stalled_suspect")[0]["detail"]
     pages = [collect((each, 0.0)).render(TEXT).decode() for each in seen if each is not None]
     gauges = [line.rpartition(" ")[2] for page in pages for line in page.splitlines() if "stalled_suspect{" in line]
     assert gauges == ["0", "0", "1", "0"]

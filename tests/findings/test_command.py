@@ -262,7 +262,7 @@ def test_silence_of_a_new_host_is_no_all_clear(lake: Lake, capsys: pytest.Captur
     fill(lake, samples("GPU-1", 0, 100, **HELD), processes("GPU-1", *range(0, 100, 10), every_s=10))
     text = " ".join(run(capsys, lake).split())
     assert f"{len(RULES)} of {len(RULES)} rules have too little history and start later:" in text
-    assert "stalls at 2026-11-20 00:03 UTC, hung_job at 2026-11-20 00:08 UTC" in text, "the earliest are named"
+    assert "stalls at 2026-11-20 00:03 UTC, hung_job at 2026-11-20 00:07 UTC" in text, "the earliest are named"
     assert f"{len(RULES) - 3} more by 2026-12-04 00:00 UTC" in text
     waiting = {each["rule"]: each["from"] for each in json.loads(run(capsys, lake, "--json"))["waiting"]}
     assert (waiting["held"], waiting["releasable_pool"]) == ("2026-11-20T01:00:00Z", "2026-11-27T00:00:00Z")

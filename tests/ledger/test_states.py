@@ -236,14 +236,14 @@ def test_memory_that_stands_for_a_user_is_a_setting(lake: Lake) -> None:
 EVIDENCE: dict[str, tuple[list[Row], dict[str, list[object]]]] = {
     "means, samples and energy of a day are that day's own": (
         samples("a", -600, 0, gpu_util_pct=20.0, process_count=1, power_w=100.0)
-        + samples("a", 0, 1200, gpu_util_pct=80.0, process_count=1, power_w=300.0, mem_used_bytes=5),
+        + samples("a", 0, 1200, gpu_util_pct=80.0, process_count=1, power_w=300.0, mem_used_bytes=5 * GB),
         {
             "state": ["active", "active"],
             "gpu_util_mean_pct": [20.0, 80.0],
             "power_mean_w": [100.0, 300.0],
             "energy_mj": [100.0 * 600_000, 300.0 * 1_200_000],
             "sample_count": [60, 120],
-            "mem_used_max_bytes": [None, 5],
+            "mem_used_max_bytes": [None, 5 * GB],
         },
     ),
     "means weigh by time, of what is known": (

@@ -147,10 +147,10 @@ def ranks_wait_for_a_checkpoint(fleet: Fleet) -> None:
 
 @situation(**DAYS, may=AT_WORK, look_alike_of="straggler hung_job")
 def barrier_of_five_minutes(fleet: Fleet) -> None:
-    """Rank 0 evaluates for a little less than five minutes every two hours."""
+    """Rank 0 evaluates for five minutes every two hours."""
     gpus = fleet.host("h1", H100, 4)
     train(fleet, gpus[:1], "ann", util=95.0)
-    hang(fleet, gpus[1:], fleet.every(2, 4 / 60))
+    hang(fleet, gpus[1:], fleet.every(2, 5 / 60))
 
 
 @situation(**DAYS, may=AT_WORK, look_alike_of="hung_job")
