@@ -1,8 +1,8 @@
 """Replicas of one model whose traffic fits on fewer of them, by the servers' own metrics.
 
-Look-alikes that it leaves alone: traffic that fills the replicas in bursts or queues, replicas that an autoscaler adds and removes, a
-standby by its name, a single server (`preallocated` names a smaller card for what its KV cache needs). A latency target may
-need the replicas too, and no metric states it: confidence is lower.
+Look-alikes that it leaves alone: traffic that fills the replicas in bursts or queues, replicas that an autoscaler adds and
+removes, a standby by its name, replicas without any request (`held`), a single server (`preallocated` names a smaller card for
+what its KV cache needs). A latency target may need the replicas too, and no metric states it: confidence is lower.
 """
 
 from __future__ import annotations
@@ -97,6 +97,8 @@ def _group_findings(context: Context, group: pl.DataFrame) -> Iterator[Candidate
         waits=pl.col("waiting_requests_max").max() > 0,
         **{name: pl.when(pl.col(name).null_count() == 0).then(pl.col(name).sum()) for name in _BUSY},
     )
+    if group["requests"].max() == 0:  # without any request the replicas are held
+        return
     replicas = int(together["replicas"].mode().sort()[-1])
     whole = together.filter(
         pl.col("replicas") == replicas, pl.col("kv_cache_used_max_ratio", "gpu_util_mean_pct").is_not_null()
