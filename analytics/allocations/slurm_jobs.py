@@ -125,7 +125,7 @@ class Clusters:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what to set where jobs of several clusters are told apart and none of them is the agents' own."""
+        """Return what to set where jobs of several clusters have ids with the cluster and none of them is the agents' own."""
         if self.own or len(self.nodes) <= 1:
             return ()
         names = ", ".join(sorted(self.nodes))

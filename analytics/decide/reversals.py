@@ -79,7 +79,7 @@ def reversals(context: Context, before: Context | None, findings: Iterable[Findi
     """
     if before is None:
         return None
-    # without a promise that they stay unused: whoever starts a hung job again follows the finding
+    # without a promise that they stay unused: a hung job that is started again was found rightly
     allocated = [each for each in findings if each.reclaimable and each.confidence.outlook and each.pool is None]
     named = pl.DataFrame(
         [(number, gpu, finding.user) for number, finding in enumerate(allocated) for gpu in finding.reclaimable_gpus],

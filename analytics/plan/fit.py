@@ -148,7 +148,7 @@ def _server_hours(context: Context) -> pl.DataFrame:
 
 
 def _with_payers(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return hours of servers with `namespace` and `team`: of the server's pod, else of whoever had the GPU at the end of the hour."""
+    """Return hours of servers with `namespace` and `team`: of the server's pod, else of the user of the GPU at the end of the hour."""
     held = context.whole.segments.filter(pl.col("account").is_not_null() | pl.col("user").is_not_null())
     held = held.select("gpu", "account", "user", at="time").sort("at")
     known = rows.with_columns(at=pl.col("time") + HOUR_MS - 1).sort("at")

@@ -267,7 +267,7 @@ _FREE_SHARE = {True: 0.1, False: 0.7}
 """Free parts of the blocks that PyTorch's allocator holds, as a share of what comes and goes in a step: with sequences of one
 length, and of many (in-sample, docs/fit.md)."""
 _QLORA_BITS = 4.5
-"""Bits of a weight in NF4 with a 32-bit scale for 64 of them, as bitsandbytes stores them unless told otherwise."""
+"""Bits of a weight in NF4 with a 32-bit scale for 64 of them, as bitsandbytes stores them by default."""
 
 
 @dataclass(frozen=True)
