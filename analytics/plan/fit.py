@@ -148,16 +148,19 @@ def _server_hours(context: Context) -> pl.DataFrame:
 
 
 def _with_payers(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return hours of servers with `namespace` and `team`: of the server's pod, else of the user of the GPU at the end of the hour."""
+    """Return hours of servers with `namespace` and `team`: of the server's pod, else of the GPU's last user in the hour."""
     held = context.whole.segments.filter(pl.col("account").is_not_null() | pl.col("user").is_not_null())
-    held = held.select("gpu", "account", "user", at="time").sort("at")
+    held = held.select("host", "gpu", "account", "user", at="time", until="end").sort("at")
     known = rows.with_columns(at=pl.col("time") + HOUR_MS - 1).sort("at")
-    met = known.join_asof(held, on="at", by="gpu", strategy="backward", check_sortedness=False)
-    met = met.with_columns(namespace=pl.coalesce("namespace", "account"))
+    met = known.join_asof(held, on="at", by=["host", "gpu"], strategy="backward", check_sortedness=False)
+    in_hour = pl.when(pl.col("until") > pl.col("time"))  # an earlier user pays nothing
+    met = met.with_columns(user=in_hour.then("user"), namespace=pl.coalesce("namespace", in_hour.then("account")))
     payers = met.select("user", "namespace").unique()
     teams = [context.owners.team(user, namespace) for user, namespace in payers.iter_rows()]
     named = payers.with_columns(team=pl.Series(teams, dtype=pl.String))
-    return met.join(named, on=["user", "namespace"], how="left", nulls_equal=True).drop("account", "user", "at")
+    return met.join(named, on=["user", "namespace"], how="left", nulls_equal=True).drop(
+        "account", "user", "at", "until"
+    )
 
 
 @dataclass(frozen=True)

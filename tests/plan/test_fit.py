@@ -160,6 +160,15 @@ def test_tokens_cost_what_their_hours_cost_waiting_included(fleet_lake: Lake) ->
     assert found.kwh > 1
 
 
+def test_a_user_who_left_the_gpu_before_the_server_came_pays_for_no_token() -> None:
+    fleet = Fleet(2)
+    (gpu,) = fleet.host("h1", L40S, 1)
+    fleet.run(gpu, "ann", fleet.between(0, 1), util=90.0, slurm_job_id="1", slurm_account="vision")
+    fleet.serving(gpu, generated_tokens_per_s=10.0)
+    namespaces = {each.namespace: each.gpu_ms for each in measured_tokens(context_of(fleet.recording()))}
+    assert namespaces == {name: pytest.approx(86_400_000, rel=0.05) for name in ("vision", None)}
+
+
 def test_nothing_is_known_without_servers_old_cards_or_work(lake: Lake) -> None:
     fleet = Fleet(1)
     fleet.host("h1", L40S, 1)
