@@ -46,15 +46,17 @@ def with_gpu_use(jobs: pl.DataFrame, lines: pl.DataFrame, tally: Tally) -> pl.Da
     of_job = used.with_columns(gpu_ms=pl.col("gpus") * pl.col("lasted_ms")).drop_nulls(["gpu_ms", "util"])
     of_job = of_job.group_by("run").agg(
         known=pl.col("gpu_ms").sum(),
-        peak=pl.when(pl.col("peak").is_not_null().all()).then(pl.col("peak").sum()),
-        **{each: (pl.col(each) * pl.col("lasted_ms")).sum() for each in ("util", "mem")},
+        **{
+            each: pl.when(pl.col(each).is_not_null().all()).then((pl.col(each) * pl.col("lasted_ms")).sum())
+            for each in ("util", "mem", "peak")
+        },
     )
     gpu_ms = pl.col("gpu_count") * pl.col("lasted_ms")
     known = pl.when((pl.col("known") > 0) & (gpu_ms > 0)).then(pl.min_horizontal("known", gpu_ms))
     figures = {
         "accounted_ratio": known / gpu_ms,
         "accounted_util_pct": (pl.col("util") / known).clip(upper_bound=_WHOLE_PCT),
-        "accounted_peak_pct": (pl.col("peak") / pl.col("gpu_count")).clip(upper_bound=_WHOLE_PCT),
+        "accounted_peak_pct": (pl.col("peak") / known).clip(upper_bound=_WHOLE_PCT),
         "accounted_mem_bytes": pl.col("mem") / known,
     }
     return jobs.join(of_job, on="run", how="left", maintain_order="left").with_columns(**figures)

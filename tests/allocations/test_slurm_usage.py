@@ -62,7 +62,9 @@ def use(allocations: Allocations) -> tuple[float | None, ...]:
         ([step("7.0", 4, 2, tasks=2, ave=util(160), most=util(190), tot=util(320))], (1, 80, 95, 0)),
         ([step("7.0", 4, 2, tasks=2, ave=util(160), most=util(190))], (1, 80, 95, 0)),
         # a step of some of the GPUs for some of the time is known for that part alone
-        ([step("7.0", 2, 1, most=util(90), tot=util(90, "20G"))], (0.25, 45, 22.5, 10 * GIB)),
+        ([step("7.0", 2, 1, most=util(90), tot=util(90, "20G"))], (0.25, 45, 45, 10 * GIB)),
+        # memory that no step states is unknown
+        ([step("7.0", 4, 2, most="gres/gpuutil=90", tot="gres/gpuutil=80")], (1, 20, 22.5, None)),
         # the script and its step run at once, and extern holds no work
         (
             [
@@ -70,7 +72,7 @@ def use(allocations: Allocations) -> tuple[float | None, ...]:
                 step("7.extern", 4, 2, most=util(0), tot=util(0)),
                 step("7.0", 4, 1, most=util(300), tot=util(200, "8192M")),
             ],
-            (1, 25, 75, GIB),
+            (1, 25, 37.5, GIB),
         ),
         ([step("7.0", 4, 2, most=util(0), tot=util(0))], (1, 0, 0, 0)),
         # without the GPUs or the tasks of the step there is no mean
