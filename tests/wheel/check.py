@@ -143,7 +143,7 @@ def check_agent(installed: Installed) -> Path:
     expect(all(uuid in json.dumps(json.loads(done.stdout)) for uuid in UUIDS), "agent once names every GPU", done)
     lake, spool = installed.work / "lake", installed.work / "spool"
     made = installed.run("fallow", "lake", "init", "--lake", str(lake))
-    expect(made.returncode == 0 and "is a fallow lake now" in made.stdout, "fallow lake init in the base install", made)
+    expect(made.returncode == 0 and "is a new fallow lake" in made.stdout, "fallow lake init in the base install", made)
     started = time.monotonic()
     run = ("agent", "run", "--lake", str(lake), "--spool", str(spool), "--interval", "1s", "--for", "5s")
     done = installed.run("fallow", *run, **variables)
