@@ -18,6 +18,8 @@ ROWS_A_DAY = 8_640
 """Rows of a GPU a day at 10 s."""
 LARGE_GPUS, LARGE_DAYS = 100_000, 1095
 CORES = (16, 64, 256)
+AXES = {"gpus": "GPUs over 7 days at 60 s", "days": "days of 64 GPUs at 15 min"}
+"""What the two axes of growth.json count."""
 LABELS = {
     "ledger_64_scan_cpu": "64 GPUs x 7 days at 10 s: DuckDB's scan",
     "ledger_64_build_cpu": "- the ledger",
@@ -92,22 +94,19 @@ def _figures(now: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str]
 
 
 def _growth(stored: Mapping[str, Any]) -> Iterator[str]:
-    yield from _head("over", "measured", *PARTS.values(), "memory of the ledger")
+    yield from _head("measured", *PARTS.values(), "memory of the ledger")
     for axis, points in stored.items():
         for value, costs in sorted(points.items(), key=lambda each: int(each[0])):
             figures = [f"{costs[part]:,.1f} s" for part in PARTS]
-            yield _row(axis, f"{int(value):,}", *figures, f"{costs['build_peak_mib']:,.0f} MiB")
+            yield _row(f"{int(value):,} {AXES[axis]}", *figures, f"{costs['build_peak_mib']:,.0f} MiB")
 
+    yield ""
+    yield from _head("from the last but one to the last", *PARTS.values())
     for axis, points in stored.items():
-        for part, words in PARTS.items():
-            line = curve(points, part)
-            if len(line) > 1:
-                (low, cost), (high, more) = line[-2:]
-                yield ""
-                yield (
-                    f"From {low:,} to {high:,} {axis}, {high / low:,.1f} times as many, {words} costs {more / cost:,.2f} times as "
-                    f"much: exponent {exponent(line):.2f}."
-                )
+        lines = [curve(points, part) for part in PARTS]
+        (low, _), (high, _) = lines[0][-2:]
+        grown = (f"{line[-1][1] / line[-2][1]:,.2f} times, exponent {exponent(line):.2f}" for line in lines)
+        yield _row(f"{low:,} to {high:,} {AXES[axis]}, {high / low:,.1f} times as many", *grown)
 
 
 def _pages(stored: Mapping[str, Any]) -> Iterator[str]:
