@@ -258,7 +258,7 @@ load_ledger(Lake.at(root), LedgerSettings(), workers=Workers(scheduler=scheduler
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("place", "moments"), [("here", 10), ("there", 12)])
+@pytest.mark.parametrize(("place", "moments"), [("here", 4), ("there", 4)])
 def test_after_a_kill_of_the_maker_at_any_moment_the_next_run_gives_the_same_bytes(
     samples: Path, undisturbed: dict[str, bytes], tmp_path: Path, place: str, moments: int
 ) -> None:
@@ -268,7 +268,7 @@ def test_after_a_kill_of_the_maker_at_any_moment_the_next_run_gives_the_same_byt
             lake = copied(samples, tmp_path / str(number))
             # before and after each write, and after each built share: some 130 moments here, 30 there;
             # tests/attacks kills the maker of days without shares at fifty
-            moment = 1 + number * (2 if place == "there" else 13)
+            moment = 1 + number * (7 if place == "there" else 33)
             done = run_python("-c", KILLED_AT, lake.root, by.scheduler, str(moment), str(HOSTS_A_FILE))
             assert done.returncode in (-9, 0), done.stderr
             make(lake, by)

@@ -58,9 +58,9 @@ def test_random_jobs_wait_as_long_as_erlang_says() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("gpus", "busy"), [(1, 0.8), (4, 0.8), (16, 0.9), (64, 0.95)])
-def test_a_million_random_jobs_wait_as_long_as_erlang_says(gpus: int, busy: float) -> None:
-    _erlang(gpus, busy, 1_000_000)
+@pytest.mark.parametrize(("gpus", "busy"), [(1, 0.8), (16, 0.9), (64, 0.95)])
+def test_many_random_jobs_wait_as_long_as_erlang_says(gpus: int, busy: float) -> None:
+    _erlang(gpus, busy, 300_000)
 
 
 @pytest.mark.long
