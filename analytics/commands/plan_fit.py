@@ -10,19 +10,15 @@ from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
 from analytics.language.sentences import tr
 from analytics.money.window_money import open_prices
 from analytics.plan.fit import fit_model, fit_seen, measured_tokens
-from analytics.plan.model_needs import (
-    LOSSES,
-    METHODS,
-    OPTIMIZERS,
-    PRECISIONS,
+from analytics.plan.model_needs import LOSSES, METHODS, OPTIMIZERS, PRECISIONS, Serving, Training
+from analytics.plan.model_shapes import (
     STORED_BITS,
     ModelShape,
-    Serving,
-    Training,
     missing_keys,
     read_config,
     shape_of,
     typical_shape,
+    uneven_key,
 )
 from analytics.plan.seen_work import SeenWork, old_cards, seen_workloads
 from analytics.tables.plan_fit import (
@@ -50,7 +46,10 @@ def _flags(parser: argparse.ArgumentParser) -> None:
     asked.add_argument("--seen", metavar="USER[/JOB]", help="an observed workload: a user's, or one job's")
     parser.add_argument("--context", metavar="N", type=int, help="tokens per request or sequence (default: 4096)")
     parser.add_argument(
-        "--bits", type=int, choices=tuple(STORED_BITS), help="bits per weight when serving (default: 16)"
+        "--bits",
+        type=int,
+        choices=tuple(STORED_BITS),
+        help="bits per weight when serving (default: those of the model's files, else 16)",
     )
     parser.add_argument("--requests", metavar="N", type=int, help="concurrent requests (default: 8)")
     parser.add_argument("--train", choices=METHODS, help="train the model with this method instead of serving it")
@@ -69,7 +68,9 @@ def _flags(parser: argparse.ArgumentParser) -> None:
 
 def _check(args: argparse.Namespace) -> None:
     """Turn the flags into `args.asked_work` and `args.asked_model`; raises UsageError, and ConfigError for a config.json."""
-    args.asked_work, args.asked_model = _work(args), _model(args)
+    _check_flags(args)
+    args.asked_model = _model(args)
+    args.asked_work = _work(args, args.asked_model)
 
 
 def _model(args: argparse.Namespace) -> ModelShape | tuple[Table, ...]:
@@ -80,13 +81,13 @@ def _model(args: argparse.Namespace) -> ModelShape | tuple[Table, ...]:
         return ()
     config, file = read_config(args.config_json), Path(args.config_json)
     name = file.parent.name if file.name == "config.json" and file.parent.name else file.name
-    if lacks := missing_keys(config):
-        return missing_model(name, lacks)
+    if (lacks := missing_keys(config)) or uneven_key(config):
+        return missing_model(name, lacks, uneven_key(config))
     return shape_of(config, name)
 
 
-def _work(args: argparse.Namespace) -> Serving | Training:
-    """Return the work that the flags describe; raises UsageError for flags that contradict each other or are out of range."""
+def _check_flags(args: argparse.Namespace) -> None:
+    """Raise UsageError for flags that contradict each other or are out of range."""
     others, about, remedy = (
         (_TRAINING_FLAGS, "training", "add --train")
         if args.train is None
@@ -103,8 +104,13 @@ def _work(args: argparse.Namespace) -> Serving | Training:
         value = getattr(args, name)
         if value is not None and not 1 <= value <= most:
             raise UsageError(f"--{name} {value} is out of range", f"give a number from 1 to {most:,}")
+
+
+def _work(args: argparse.Namespace, model: ModelShape | tuple[Table, ...]) -> Serving | Training:
+    """Return the work that the flags describe; without one, the bits of a weight are those of the model's own files."""
     if args.train is None:
-        return Serving(bits=args.bits or 16, context=args.context or _CONTEXT, requests=args.requests or 8)
+        stored = model.file_bits if isinstance(model, ModelShape) else None
+        return Serving(bits=args.bits or stored or 16, context=args.context or _CONTEXT, requests=args.requests or 8)
     return Training(
         method=args.train,
         sequence=args.context or _CONTEXT,

@@ -16,9 +16,7 @@ from analytics.money.energy import KNOWN_MIN, MJ_PER_KWH
 from analytics.money.prices import PriceBook
 from analytics.plan.model_needs import (
     METHODS,
-    STORED_BITS,
     MemoryNeed,
-    ModelShape,
     Serving,
     TokenBounds,
     Training,
@@ -27,6 +25,7 @@ from analytics.plan.model_needs import (
     training_bounds,
     training_need,
 )
+from analytics.plan.model_shapes import STORED_BITS, ModelShape
 from analytics.plan.seen_work import (
     COUNTS,
     CardOption,

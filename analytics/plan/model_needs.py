@@ -1,250 +1,21 @@
-"""The layout of a language model, the memory that each card needs to serve or train it, and upper bounds of tokens per second.
+"""The memory that each card needs to serve or train a language model, and upper bounds of tokens per second.
 
-The layout comes from a Hugging Face `config.json` or a number of parameters. docs/fit.md compares the estimates with
-published figures.
+docs/fit.md compares the estimates with published figures.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import re
-import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
-from importlib import resources
-from typing import Any
+from dataclasses import dataclass
 
 from analytics.cards import Card
+from analytics.plan.model_shapes import STORED_BITS, ModelShape
 from fallow.clock import HOUR_MS, SECOND_MS
-from fallow.errors import UsageError
-from fallow.given_file import SETTINGS_BYTES, given_bytes
-
-ENCODERS = ("bert", "roberta", "xlm-roberta", "distilbert", "electra", "deberta", "deberta-v2", "modernbert")
-"""`model_type` of models that read a text at once: they keep no keys and values, and generate no next word."""
-
-_GATED = ("silu", "swish", "swiglu", "geglu", "")
-"""Activations of feed-forward layers with a third matrix, in types that are not in the table; without one, the larger layer."""
-
-_NAMES = {
-    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
-    "hidden": ("hidden_size", "n_embd", "n_embed", "d_model", "dim"),
-    "heads": ("num_attention_heads", "n_head", "n_heads"),
-    "vocabulary": ("vocab_size", "padded_vocab_size"),
-}
-_KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num")
-_MLP = ("moe_intermediate_size", "intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "hidden_dim")
-_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
-
-_MOST_BYTES = 1_000_000
-_MOST = 10**9
-_COUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmbt]?)", re.IGNORECASE)
-_UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
-
-
-@dataclass(frozen=True)
-class ModelShape:
-    """The layout of a transformer. All its layers are alike, but for the first ones of some models with experts."""
-
-    name: str
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_size: int
-    mlp: int
-    """Width of the feed-forward layer of an expert."""
-    vocabulary: int
-    mlp_matrices: int = 3
-    """3 if the feed-forward layer is gated, else 2."""
-    is_tied: bool = False
-    experts: int = 1
-    active_experts: int = 1
-    """Experts that work on each token; 1 of 1 without experts."""
-    shared_mlp: int = 0
-    """Width of the feed-forward layer beside the experts."""
-    dense_layers: int = 0
-    """First layers without experts."""
-    dense_mlp: int = 0
-    """Width of their feed-forward layer."""
-    kv_rank: int = 0
-    """Width of compressed keys and values (multi-head latent attention); 0 if they are kept as they are."""
-    query_rank: int = 0
-    """Width of compressed queries; 0 without compression."""
-    rope_size: int = 0
-    """Part of a head that has the position. With compression, all heads share this part of the key."""
-    value_size: int = 0
-    """Width of a head's values with compression; else that of the head."""
-    is_encoder: bool = False
-    stated: float | None = None
-    """Stated number of parameters; None if none is stated."""
-    is_typical: bool = False
-    """True if only the number of parameters is known. The layout is then that of `name`, a model of about that size."""
-
-    @property
-    def embedding(self) -> float:
-        """Return the parameters of embedding and output, which quantisation leaves in 16 bits.
-
-        For a smaller stated number of parameters, the result is scaled down.
-        """
-        found = float(self.vocabulary * self.hidden * (1 if self.is_tied or self.is_encoder else 2))
-        return found if self.stated is None else found * min(1.0, self.stated / (found + self._layers(self.experts)))
-
-    @property
-    def parameters(self) -> float:
-        """Return the number of parameters: the stated number, if there is one."""
-        return self.embedding + self._layers(self.experts) if self.stated is None else self.stated
-
-    @property
-    def active(self) -> float:
-        """Return the parameters that work on each token."""
-        blocks = self.parameters - self.embedding
-        return self.embedding + blocks * self._layers(self.active_experts) / self._layers(self.experts)
-
-    @property
-    def active_mlp(self) -> int:
-        """Return the width of the feed-forward layers that work on each token."""
-        return self.mlp * self.active_experts + self.shared_mlp
-
-    @property
-    def kv_values_per_token(self) -> int:
-        """Return the keys and values kept per token, over all layers; compressed ones as DeepSeek-V2 keeps them (2.1.3)."""
-        width = self.kv_rank + self.rope_size if self.kv_rank else 2 * self.kv_heads * self.head_size
-        return 0 if self.is_encoder else self.layers * width
-
-    @property
-    def adapted_per_rank(self) -> int:
-        """Return the parameters of a LoRA adapter of rank 1 on all linear layers: the inputs and outputs of each layer."""
-        attention = sum(width + height for width, height in self._attention)
-        return self.layers * (attention + self.mlp_matrices * (self.hidden + self.active_mlp))
-
-    @property
-    def _attention(self) -> tuple[tuple[int, int], ...]:
-        """Return inputs and outputs of each matrix of an attention layer."""
-        hidden, query = self.hidden, self.heads * self.head_size
-        if not self.kv_rank:
-            key = self.kv_heads * self.head_size
-            return (hidden, query), (hidden, key), (hidden, key), (query, hidden)
-        value = self.heads * self.value_size
-        expanded = self.heads * (self.head_size - self.rope_size) + value
-        rank = self.query_rank
-        queries = ((hidden, rank), (rank, query)) if rank else ((hidden, query),)
-        return *queries, (hidden, self.kv_rank + self.rope_size), (self.kv_rank, expanded), (value, hidden)
-
-    def _layers(self, experts: int) -> float:
-        attention = sum(width * height for width, height in self._attention)
-        mixed = (self.layers - self.dense_layers) * (self.mlp * experts + self.shared_mlp)
-        mlp = self.mlp_matrices * self.hidden * (mixed + self.dense_layers * self.dense_mlp)
-        return float(self.layers * attention + mlp)
-
-
-TYPICAL = (
-    ModelShape("GPT-2", 12, 768, 12, 12, 64, 3072, 50257, mlp_matrices=2, is_tied=True),
-    ModelShape("Qwen2.5 0.5B", 24, 896, 14, 2, 64, 4864, 151936, is_tied=True),
-    ModelShape("Llama 3.2 1B", 16, 2048, 32, 8, 64, 8192, 128256, is_tied=True),
-    ModelShape("Llama 3.2 3B", 28, 3072, 24, 8, 128, 8192, 128256, is_tied=True),
-    ModelShape("Llama 3.1 8B", 32, 4096, 32, 8, 128, 14336, 128256),
-    ModelShape("Qwen2.5 14B", 48, 5120, 40, 8, 128, 13824, 152064),
-    ModelShape("Qwen2.5 32B", 64, 5120, 40, 8, 128, 27648, 152064),
-    ModelShape("Llama 3.1 70B", 80, 8192, 64, 8, 128, 28672, 128256),
-    ModelShape("Llama 3.1 405B", 126, 16384, 128, 8, 128, 53248, 128256),
-)
-"""Layouts that stand for a number of parameters (`config.json` of these models on Hugging Face)."""
-
-
-def typical_shape(parameters: str) -> ModelShape:
-    """Return the layout for a number such as `8B` or `350M`: the nearest model in TYPICAL. Raises UsageError."""
-    found = _COUNT.fullmatch(parameters.strip())
-    count = float(found[1]) * _UNITS[found[2].lower()] if found else 0.0
-    if not 1e6 <= count <= 1e14:
-        raise UsageError(
-            f"--params {parameters} is no size of a model", "give a number of parameters such as 8B or 350M"
-        )
-    nearest = min(TYPICAL, key=lambda each: abs(math.log(each.parameters / count)))
-    return replace(nearest, stated=count, is_typical=True)
-
-
-def read_config(path: str) -> Mapping[str, Any]:
-    """Return the content of a Hugging Face `config.json`, of its language model if it has several models. Raises UsageError."""
-    try:
-        content = json.loads(given_bytes("the model's config.json", path, SETTINGS_BYTES, UsageError))
-    except ValueError as error:
-        raise UsageError(f"{path} is not JSON", "give a model's config.json, as Hugging Face has it") from error
-    if not isinstance(content, dict):
-        raise UsageError(f"{path} holds no JSON object", "give a model's config.json, as Hugging Face has it")
-    inner = content.get("text_config")
-    return {**content, **inner} if isinstance(inner, dict) else content
-
-
-def missing_keys(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the keys that the memory estimate needs and that a config lacks; of alternative keys, the first."""
-    return tuple(names[0] for names in _NAMES.values() if _first(config, names) is None)
-
-
-@cache
-def _architectures() -> Mapping[str, Mapping[str, Any]]:
-    """Return what Transformers takes where a config has no such key, by the beginning of `model_type`."""
-    return tomllib.loads(resources.files(__package__).joinpath("architectures.toml").read_text(encoding="utf-8"))
-
-
-def shape_of(config: Mapping[str, Any], name: str) -> ModelShape:
-    """Return the layout in a config without missing keys. Other keys have the values of the architecture."""
-    kind = str(config.get("model_type", ""))
-    known = max((each for each in _architectures() if kind.startswith(each)), key=len, default="")
-    config = {**_architectures().get(known, {}), **config}
-    layers, hidden, heads, vocabulary = (_first(config, names) or 0 for names in _NAMES.values())
-    activation = str(config.get("hidden_act") or config.get("hidden_activation") or "").lower()
-    gated = config.get("gated", activation in _GATED)
-    experts = _first(config, _EXPERTS) or 1
-    tied = config.get("tie_word_embeddings")
-    # Falcon's larger models say `multi_query` although they have several, by a layout of their own
-    has_one_kv_head = config.get("multi_query") and not config.get("new_decoder_architecture")
-    # the first Qwen states both halves of its feed-forward layer
-    mlp = (_first(config, _MLP if experts > 1 else _MLP[1:]) or 4 * hidden) // (2 if kind == "qwen" else 1)
-    rank, rope = (_first(config, (key,)) or 0 for key in ("kv_lora_rank", "qk_rope_head_dim"))
-    head = (_first(config, ("qk_nope_head_dim",)) or 0) + rope if rank else _first(config, ("head_dim",))
-    return ModelShape(
-        name=name,
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        kv_heads=1 if has_one_kv_head or rank else _first(config, _KV_HEADS) or heads,
-        head_size=head or hidden // heads,
-        mlp=mlp,
-        vocabulary=vocabulary,
-        mlp_matrices=3 if gated else 2,
-        is_tied=tied if isinstance(tied, bool) else not gated,
-        experts=experts,
-        active_experts=(_first(config, ("num_experts_per_tok",)) or 2) if experts > 1 else 1,
-        shared_mlp=_first(config, ("shared_expert_intermediate_size",))
-        or (_first(config, ("n_shared_experts",)) or 0) * mlp,
-        dense_layers=(_first(config, ("first_k_dense_replace",)) or 0) if experts > 1 else 0,
-        dense_mlp=_first(config, ("intermediate_size",)) or 0,
-        kv_rank=rank,
-        query_rank=(_first(config, ("q_lora_rank",)) or 0) if rank else 0,
-        rope_size=rope if rank else 0,
-        value_size=(_first(config, ("v_head_dim",)) or 0) if rank else 0,
-        is_encoder=kind in ENCODERS,
-    )
-
-
-def _first(config: Mapping[str, Any], names: Sequence[str]) -> int | None:
-    """Return the first of some keys with a positive whole number, of any size that a model may have."""
-    values = (config.get(name) for name in names)
-    return next(
-        (each for each in values if isinstance(each, int) and not isinstance(each, bool) and 0 < each <= _MOST), None
-    )
-
 
 ERROR = 0.15
 """Error margin of the estimate. docs/fit.md shows how often the error is larger, on published measurements."""
 
 RUNTIME_BYTES = 2**30
 """CUDA context, kernels and communication of a process on each card (0.3 to 1.8 GiB in the figures of docs/fit.md)."""
-
-STORED_BITS = {16: 16.0, 8: 8.0, 4: 4.25}
-"""Stored bits of a weight. 4-bit weights include a scale and a zero point per group of 64 to 128 (GPTQ, AWQ, NF4)."""
 
 PREFILL_TOKENS = 8192
 """Most prompt tokens that servers process at once (vLLM's max_num_batched_tokens)."""
@@ -330,8 +101,7 @@ def serving_need(shape: ModelShape, serving: Serving, cards: int = 1) -> MemoryN
 
     A card has at least one head of keys and values, so with more cards than heads the cache is not divided further.
     """
-    tokens = serving.context * serving.requests
-    kept = 2.0 * shape.kv_values_per_token * tokens
+    kept = 2.0 * shape.kv_values(serving.context) * serving.requests
     return _need(
         ("weights", weight_bytes(shape, serving.bits) / cards),
         ("kv_cache", kept / min(cards, shape.kv_heads)),
@@ -354,9 +124,8 @@ def training_need(shape: ModelShape, training: Training, cards: int = 1) -> Memo
         gradients = parameters * _GRADIENT[training.precision]
         optimizer, adapters = parameters * (_MASTER[training.precision] + states), 0.0
     else:
-        blocks = shape.parameters - shape.embedding
-        weights = blocks * (_QLORA_BITS / 8 if training.method == "qlora" else 2)
-        weights += shape.embedding * 2 * training.residual_width
+        weights = shape.blocks * (_QLORA_BITS / 8 if training.method == "qlora" else 2)
+        weights += (shape.parameters - shape.blocks) * 2 * training.residual_width
         gradients = optimizer = 0.0
         adapters = float(shape.adapted_per_rank * training.rank * _ADAPTER_BYTES[training.optimizer])
     activations, logits = activation_bytes(shape, training), _logit_bytes(shape, training)
@@ -376,8 +145,8 @@ def training_need(shape: ModelShape, training: Training, cards: int = 1) -> Memo
 
 
 def weight_bytes(shape: ModelShape, bits: int) -> float:
-    """Return the bytes of all weights at this number of bits; embedding and output stay in 16."""
-    return (shape.parameters - shape.embedding) * STORED_BITS[bits] / 8 + shape.embedding * 2
+    """Return the bytes of all weights at this number of bits; what is not in the layers stays in 16."""
+    return shape.blocks * STORED_BITS[bits] / 8 + (shape.parameters - shape.blocks) * 2
 
 
 def activation_bytes(shape: ModelShape, training: Training) -> float:
@@ -472,7 +241,7 @@ def serving_bounds(
     output = min(float(shape.vocabulary * shape.hidden), shape.embedding)
     layers = shape.active - shape.embedding
     read = layers * STORED_BITS[serving.bits] / 8 + 2 * output
-    read += 2 * shape.kv_values_per_token * serving.context * serving.requests
+    read += 2 * shape.kv_values(serving.context) * serving.requests
     operations = 2 * (layers + output)
     decode = None
     if flow is not None and not shape.is_encoder:

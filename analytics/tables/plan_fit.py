@@ -124,12 +124,21 @@ def fitted_model(found: ModelFit) -> Table:
     )
 
 
-def missing_model(name: str, lacks: Sequence[str]) -> tuple[Table, Table]:
+def missing_model(name: str, lacks: Sequence[str], uneven: str | None) -> tuple[Table, Table]:
     """Return why a model is not estimated, in words and for programs."""
-    why = tr(
-        "{name} lacks {keys}, so its memory is unknown. Give --params to use a typical layout of that size.",
-        name=plain(name, NAME_MOST),
-        keys=", ".join(lacks),
+    called = plain(name, NAME_MOST)
+    why = (
+        tr(
+            "{name} lacks {keys}, so its memory is unknown. Give --params to use a typical layout of that size.",
+            name=called,
+            keys=", ".join(lacks),
+        )
+        if lacks
+        else tr(
+            "{name} has layers that differ in ways that no formula here knows ({key}). Give --params to use a typical layout of that size.",
+            name=called,
+            key=uneven,
+        )
     )
     words = Table(
         name="memory",
@@ -140,6 +149,7 @@ def missing_model(name: str, lacks: Sequence[str]) -> tuple[Table, Table]:
     columns = (
         fact("name", "name", str),
         fact("missing_keys", "words", lambda _: list(lacks), "array"),
+        fact("uneven_key", "words", lambda _: uneven),
     )
     return words, single("missing_model", columns, name)
 
@@ -287,9 +297,9 @@ def _model_words(found: ModelFit) -> str:
     return tr("{name} ({billions} billion parameters)", name=plain(found.shape.name, NAME_MOST), billions=billions)
 
 
-def _memory_notes(found: ModelFit) -> list[str]:
+def _memory_notes(found: ModelFit) -> list[Sentence]:
     shape = found.shape
-    notes: list[str] = []
+    notes: list[Sentence] = []
     if shape.is_typical:
         notes.append(
             tr(
@@ -309,6 +319,7 @@ def _memory_notes(found: ModelFit) -> list[str]:
                 billions=Number(shape.active / 1e9, 1),
             )
         )
+    notes += _layer_notes(found)
     if shape.is_encoder:
         notes.append(tr("The model is an encoder: it keeps no keys and values, and generates no tokens."))
     notes.append(
@@ -316,6 +327,43 @@ def _memory_notes(found: ModelFit) -> list[str]:
             "Estimated by the formulas in docs/fit.md, which compares them with published measurements, including misses."
         )
     )
+    return notes
+
+
+def _layer_notes(found: ModelFit) -> list[Sentence]:
+    """Return what the layout has beside layers with full attention, and what the model's files say of its weights."""
+    shape = found.shape
+    notes: list[Sentence] = []
+    if shape.window_layers and not shape.is_encoder:
+        notes.append(
+            tr(
+                "{windowed} of {layers} layers keep keys and values of the last {window} tokens only. An engine that keeps them all needs more.",
+                windowed=shape.window_layers,
+                layers=shape.layers,
+                window=shape.window,
+            )
+        )
+    if shape.state_layers:
+        notes.append(
+            tr(
+                "{state} of {layers} layers have a state instead of keys and values. Their weights are estimated to about 5 %.",
+                state=shape.state_layers,
+                layers=shape.layers,
+            )
+        )
+    if shape.beside is None:
+        notes.append(tr("The parts for pictures and sound are not counted: the file does not describe them."))
+    elif shape.beside:
+        notes.append(
+            tr(
+                "The parts for pictures and sound are counted in 16 bits: {billions} billion parameters. What they compute is not counted.",
+                billions=Number(shape.beside / 1e9, 2),
+            )
+        )
+    if shape.file_bits is not None:
+        notes.append(
+            tr("The model's files hold its weights in {bits} bits (quantization_config).", bits=shape.file_bits)
+        )
     return notes
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analytics.plan.model_needs import ERROR, ModelShape, Serving, Training, serving_need, training_need
+from analytics.plan.model_needs import ERROR, Serving, Training, serving_need, training_need
+from analytics.plan.model_shapes import ModelShape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

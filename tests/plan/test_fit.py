@@ -195,7 +195,18 @@ def test_what_a_config_lacks_is_said_and_the_rest_answered(fleet_lake: Lake, tmp
     assert "odd.json lacks vocab_size" in said
     assert "WORKLOADS THAT OLDER CARDS COULD RUN" in said
     (missing,) = answer(fleet_lake, "fit", "--config-json", str(config))["missing_model"]
-    assert missing == {"name": "odd.json", "missing_keys": ["vocab_size"]}
+    assert missing == {"name": "odd.json", "missing_keys": ["vocab_size"], "uneven_key": None}
+    config.write_text(json.dumps(LLAMA | {"hybrid_override_pattern": "M-M*-"}))
+    said = text(fleet_lake, "fit", "--config-json", str(config))
+    assert "odd.json has layers that differ in ways that no formula here knows (hybrid_override_pattern)." in said
+
+
+def test_a_file_of_narrow_weights_is_served_as_it_is(fleet_lake: Lake, tmp_path: Path) -> None:
+    config = tmp_path / "fp8.json"
+    config.write_text(json.dumps(LLAMA | {"quantization_config": {"quant_method": "fp8"}}))
+    assert answer(fleet_lake, "fit", "--config-json", str(config))["fit_model"][0]["work"]["bits"] == 8
+    wide = answer(fleet_lake, "fit", "--config-json", str(config), "--bits", "16")
+    assert wide["fit_model"][0]["work"]["bits"] == 16
 
 
 def test_a_reader_of_one_user_sees_no_work_of_others(fleet_lake: Lake) -> None:

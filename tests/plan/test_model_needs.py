@@ -4,37 +4,32 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from analytics.cards import Card, card
 from analytics.plan.model_needs import (
     RUNTIME_BYTES,
-    TYPICAL,
     MemoryNeed,
-    ModelShape,
     Serving,
     TokenBounds,
     Training,
     activation_bytes,
-    missing_keys,
     peak_rate,
-    read_config,
     serving_bounds,
     serving_need,
-    shape_of,
     training_bounds,
     training_need,
-    typical_shape,
     weight_bytes,
 )
+from analytics.plan.model_shapes import TYPICAL, ModelShape, missing_keys, read_config, shape_of, typical_shape
 from fallow.errors import UsageError
 from tests.plan.published_memory import MEASUREMENTS, PAGE, SHAPES, with_table
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+CONFIGS = json.loads(Path(__file__).with_name("published_configs.json").read_text(encoding="utf-8"))
+"""Layouts as their files on Hugging Face state them, with the sizes on the models' own pages."""
 LLAMA2_7B, LLAMA3_8B = SHAPES["Llama 2 7B"], SHAPES["Llama 3 8B"]
 
 
@@ -92,7 +87,50 @@ def test_parameters_are_those_that_the_makers_state(
 ) -> None:
     shape = shape_of(layout, "it")
     assert (shape.parameters / 1e9, shape.active / 1e9) == pytest.approx((billions, active), rel=0.02)
-    assert shape.kv_values_per_token == kv_per_token
+    assert shape.kv_values(1) == kv_per_token
+
+
+@pytest.mark.parametrize("published", CONFIGS, ids=lambda each: each["name"])
+def test_published_configs_have_the_sizes_that_their_makers_state(published: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(published["config"]))
+    content = read_config(str(file))
+    assert missing_keys(content) == ()
+    shape = shape_of(content, "it")
+    stated = published["billions"], published["active"]
+    assert (shape.parameters / 1e9, shape.active / 1e9) == pytest.approx(stated, rel=0.05)
+    assert (shape.kv_values(1), shape.file_bits) == (published["kv"], published.get("bits"))
+
+
+def test_layers_with_a_window_keep_its_tokens_only() -> None:
+    gemma = next(each["config"] for each in CONFIGS if each["name"] == "Gemma 2 9B")
+    shape = shape_of(gemma, "it")
+    assert shape.kv_values(8192) == shape.kv_values(1) // 2 * (8192 + 4096)  # every second layer has a window
+    wide = shape_of(gemma | {"sliding_window": None}, "it")
+    assert (wide.window_layers, wide.kv_values(8192)) == (0, shape.kv_values(1) * 8192)
+
+
+@pytest.mark.parametrize(
+    ("stored", "bits"),
+    [
+        ({"quant_method": "fp8"}, 8),
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, 4),
+        ({"quant_method": "gptq", "bits": 3}, 4),
+        ({"quant_method": "mxfp4"}, 4),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True, "load_in_8bit": False}, 4),
+        ({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 8}}}}, 8),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 4),
+        ({"quant_method": "heard_of_by_nobody"}, None),
+        (None, None),
+    ],
+)
+def test_the_files_own_bits_are_taken(stored: dict[str, Any] | None, bits: int | None) -> None:
+    assert shape_of(LLAMA | {"quantization_config": stored}, "it").file_bits == bits
+
+
+def test_parts_for_pictures_that_a_file_does_not_describe_are_unknown() -> None:
+    assert shape_of(LLAMA | {"vision_config": {"model_type": "clip_vision_model"}}, "it").beside is None
+    assert shape_of(LLAMA, "it").beside == 0
 
 
 def test_what_a_config_lacks_is_named() -> None:
@@ -251,7 +289,7 @@ def rate(bounds: TokenBounds) -> float:
 def test_one_request_is_bound_by_what_is_read_and_many_by_what_is_computed() -> None:
     h100 = known("H100 SXM")
     layers, output = LLAMA3_8B.parameters - LLAMA3_8B.embedding, LLAMA3_8B.embedding / 2
-    read = 2 * (layers + output) + 2 * LLAMA3_8B.kv_values_per_token * 1000
+    read = 2 * (layers + output) + 2 * LLAMA3_8B.kv_values(1000)
     assert serving_bounds(LLAMA3_8B, Serving(16, 1000, 1), h100).per_s == pytest.approx(3350e9 / read)
     many = serving_bounds(LLAMA3_8B, Serving(16, 1, 10_000), h100)
     assert many.per_s == pytest.approx(989.4e12 / (2 * (layers + output)))

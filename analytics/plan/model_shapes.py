@@ -1,0 +1,428 @@
+"""The layout of a language model, from a Hugging Face `config.json` or from a number of parameters."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from fallow.errors import UsageError
+from fallow.given_file import SETTINGS_BYTES, given_bytes
+
+_GATED = ("silu", "swish", "swiglu", "geglu", "gegelu", "gated-gelu", "gated-silu", "")
+"""Activations of feed-forward layers with a third matrix, in types that are not in the table; without one, the larger layer."""
+
+_NAMES = {
+    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_transformer_layers", "decoder_layers"),
+    "hidden": ("hidden_size", "n_embd", "n_embed", "d_model", "dim", "model_dim"),
+    "heads": (
+        "num_attention_heads",
+        "n_head",
+        "n_heads",
+        "num_heads",
+        "num_query_heads",
+        "attention_heads",
+        "decoder_attention_heads",
+    ),
+    "vocabulary": ("vocab_size", "padded_vocab_size"),
+}
+_KV_HEADS = (
+    "num_key_value_heads",
+    "num_kv_heads",
+    "n_head_kv",
+    "kv_n_heads",
+    "multi_query_group_num",
+    "num_key_value_heads_per_layer",
+)
+_HEAD_SIZE = ("head_dim", "kv_channels", "d_kv", "attention_head_dim")
+_MLP = (
+    "intermediate_size",
+    "n_inner",
+    "ffn_dim",
+    "ffn_hidden_size",
+    "hidden_dim",
+    "d_ff",
+    "decoder_ffn_dim",
+    "ff_intermediate_size",
+    "encoder_ffn_dim",
+)
+_EXPERT_MLP = ("moe_intermediate_size", "expert_ffn_hidden_size", "moe_ffn_hidden_size")
+_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+_ACTIVE = ("num_experts_per_tok", "moe_top_k", "moe_topk", "moe_k", "num_experts_per_token", "experts_per_token")
+_SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert")
+_SHARED_MLP = ("shared_expert_intermediate_size", "shared_intermediate_size", "moe_shared_expert_intermediate_size")
+_EACH_NTH_HAS_EXPERTS = ("interleave_moe_layer_step", "decoder_sparse_step", "expert_layer_period", "moe_layer_freq")
+_ACTIVATION = ("hidden_act", "hidden_activation", "activation_function", "feed_forward_proj", "activation")
+
+_LANGUAGE = ("text_config", "llm_config", "language_config", "thinker_config", "decoder")
+_PARTS = ("ffn_config", "attn_config")
+_TOWERS = ("vision_config", "audio_config", "vision_tower_config", "encoder")
+_UNEVEN = ("block_configs", "hybrid_override_pattern")
+"""Keys of models whose layers differ in more than the kinds that are told apart here."""
+
+_MOST = 10**9
+_COUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmbt]?)", re.IGNORECASE)
+_UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
+_BITS = re.compile(r"(?:fp|int|nf|w)(\d+)")
+
+STORED_BITS = {16: 16.0, 8: 8.0, 4: 4.25}
+"""Stored bits of a weight. 4-bit weights include a scale and a zero point per group of 64 to 128 (GPTQ, AWQ, NF4)."""
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """The layout of a transformer. Its layers are alike, but for those that are counted apart."""
+
+    name: str
+    layers: int
+    """All layers: of an encoder and its decoder together."""
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    mlp: int
+    """Width of the feed-forward layer of an expert."""
+    vocabulary: int
+    mlp_matrices: int = 3
+    """3 if the feed-forward layer is gated, else 2."""
+    is_tied: bool = False
+    experts: int = 1
+    active_experts: int = 1
+    """Experts that work on each token; 1 of 1 without experts."""
+    shared_mlp: int = 0
+    """Width of the feed-forward layer beside the experts."""
+    dense_layers: int = 0
+    """Layers without experts in a model with experts."""
+    dense_mlp: int = 0
+    """Width of their feed-forward layer."""
+    kv_rank: int = 0
+    """Width of compressed keys and values (multi-head latent attention); 0 if they are kept as they are."""
+    query_rank: int = 0
+    """Width of compressed queries; 0 without compression."""
+    rope_size: int = 0
+    """Part of a head that has the position. With compression, all heads share this part of the key."""
+    value_size: int = 0
+    """Width of a head's values with compression; else that of the head."""
+    is_encoder: bool = False
+    """True if it reads a text or picture at once, keeps no keys and values, and generates no next word."""
+    encoder_layers: int = 0
+    """Layers of an encoder before a decoder, whose layers have a second attention to its result."""
+    state_layers: int = 0
+    """Layers with a state of one size for any number of tokens instead of attention (Mamba, linear attention)."""
+    state_width: int = 0
+    """Width of the values within such a layer."""
+    window_layers: int = 0
+    """Layers whose attention reaches back `window` tokens only."""
+    window: int = 0
+    beside: float | None = 0.0
+    """Parameters of the parts for pictures and sound; None if a config does not describe them."""
+    file_bits: int | None = None
+    """Bits of a weight in the model's own files: 16, 8 or 4; None if a config does not say it."""
+    stated: float | None = None
+    """Stated number of parameters; None if none is stated."""
+    is_typical: bool = False
+    """True if only the number of parameters is known. The layout is then that of `name`, a model of about that size."""
+
+    @property
+    def embedding(self) -> float:
+        """Return the parameters of embedding and output, which quantisation leaves in 16 bits.
+
+        For a smaller stated number of parameters, the result is scaled down.
+        """
+        found = float(self.vocabulary * self.hidden * (1 if self.is_tied or self.is_encoder else 2))
+        return found if self.stated is None else found * min(1.0, self.stated / (found + self._layers(self.experts)))
+
+    @property
+    def blocks(self) -> float:
+        """Return the parameters of all layers, which quantisation packs."""
+        return self._layers(self.experts) if self.stated is None else self.stated - self.embedding
+
+    @property
+    def parameters(self) -> float:
+        """Return the number of parameters: the stated number, if there is one."""
+        return self.embedding + self.blocks + (self.beside or 0.0)
+
+    @property
+    def active(self) -> float:
+        """Return the parameters that work on each token."""
+        return self.embedding + self.blocks * self._layers(self.active_experts) / self._layers(self.experts)
+
+    @property
+    def active_mlp(self) -> int:
+        """Return the width of the feed-forward layers that work on each token."""
+        return self.mlp * self.active_experts + self.shared_mlp
+
+    def kv_values(self, tokens: int) -> int:
+        """Return the keys and values kept for a request, over all layers; compressed ones as DeepSeek-V2 keeps them (2.1.3)."""
+        width = self.kv_rank + self.rope_size if self.kv_rank else 2 * self.kv_heads * self.head_size
+        keeping = 0 if self.is_encoder else self.layers - self.encoder_layers - self.state_layers
+        within = min(self.window_layers, keeping)
+        return width * ((keeping - within) * tokens + within * min(tokens, self.window))
+
+    @property
+    def adapted_per_rank(self) -> int:
+        """Return the parameters of a LoRA adapter of rank 1 on all linear layers: the inputs and outputs of each layer."""
+        attention = sum(width + height for width, height in self._attention)
+        state = self.state_layers * (2 * self.hidden + 3 * self.state_width)
+        return self._attentions * attention + state + self.layers * self.mlp_matrices * (self.hidden + self.active_mlp)
+
+    @property
+    def _attentions(self) -> int:
+        crossing = self.layers - self.encoder_layers if self.encoder_layers else 0
+        return self.layers - self.state_layers + crossing
+
+    @property
+    def _attention(self) -> tuple[tuple[int, int], ...]:
+        """Return inputs and outputs of each matrix of an attention layer."""
+        hidden, query = self.hidden, self.heads * self.head_size
+        if not self.kv_rank:
+            key = self.kv_heads * self.head_size
+            return (hidden, query), (hidden, key), (hidden, key), (query, hidden)
+        value = self.heads * self.value_size
+        expanded = self.heads * (self.head_size - self.rope_size) + value
+        rank = self.query_rank
+        queries = ((hidden, rank), (rank, query)) if rank else ((hidden, query),)
+        return *queries, (hidden, self.kv_rank + self.rope_size), (self.kv_rank, expanded), (value, hidden)
+
+    def _layers(self, experts: int) -> float:
+        attention = self._attentions * sum(width * height for width, height in self._attention)
+        state = self.state_layers * 3 * self.hidden * self.state_width
+        mixed = (self.layers - self.dense_layers) * (self.mlp * experts + self.shared_mlp)
+        mlp = self.mlp_matrices * self.hidden * (mixed + self.dense_layers * self.dense_mlp)
+        return float(attention + state + mlp)
+
+
+TYPICAL = (
+    ModelShape("GPT-2", 12, 768, 12, 12, 64, 3072, 50257, mlp_matrices=2, is_tied=True),
+    ModelShape("Qwen2.5 0.5B", 24, 896, 14, 2, 64, 4864, 151936, is_tied=True),
+    ModelShape("Llama 3.2 1B", 16, 2048, 32, 8, 64, 8192, 128256, is_tied=True),
+    ModelShape("Llama 3.2 3B", 28, 3072, 24, 8, 128, 8192, 128256, is_tied=True),
+    ModelShape("Llama 3.1 8B", 32, 4096, 32, 8, 128, 14336, 128256),
+    ModelShape("Qwen2.5 14B", 48, 5120, 40, 8, 128, 13824, 152064),
+    ModelShape("Qwen2.5 32B", 64, 5120, 40, 8, 128, 27648, 152064),
+    ModelShape("Llama 3.1 70B", 80, 8192, 64, 8, 128, 28672, 128256),
+    ModelShape("Llama 3.1 405B", 126, 16384, 128, 8, 128, 53248, 128256),
+)
+"""Layouts that stand for a number of parameters (`config.json` of these models on Hugging Face)."""
+
+
+def typical_shape(parameters: str) -> ModelShape:
+    """Return the layout for a number such as `8B` or `350M`: the nearest model in TYPICAL. Raises UsageError."""
+    found = _COUNT.fullmatch(parameters.strip())
+    count = float(found[1]) * _UNITS[found[2].lower()] if found else 0.0
+    if not 1e6 <= count <= 1e14:
+        raise UsageError(
+            f"--params {parameters} is no size of a model", "give a number of parameters such as 8B or 350M"
+        )
+    nearest = min(TYPICAL, key=lambda each: abs(math.log(each.parameters / count)))
+    return replace(nearest, stated=count, is_typical=True)
+
+
+def read_config(path: str) -> Mapping[str, Any]:
+    """Return the content of a Hugging Face `config.json`, of its language model if it has several models. Raises UsageError."""
+    try:
+        content = json.loads(given_bytes("the model's config.json", path, SETTINGS_BYTES, UsageError))
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON", "give a model's config.json, as Hugging Face has it") from error
+    if not isinstance(content, dict):
+        raise UsageError(f"{path} holds no JSON object", "give a model's config.json, as Hugging Face has it")
+    return _language_model(content)
+
+
+def _language_model(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a config with the keys of the parts that describe its language model.
+
+    Files leave out what Transformers takes anyway, but only within such parts.
+    """
+    for name in _LANGUAGE:
+        inner = config.get(name)
+        if isinstance(inner, dict):
+            outer = {key: value for key, value in config.items() if key != name}
+            return _language_model({**_defaults(inner, "nested"), **outer, **inner})
+    parts = [part for name in _PARTS if isinstance(part := config.get(name), dict)]
+    return {key: value for part in (*parts, config) for key, value in part.items()}
+
+
+def missing_keys(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the keys that the memory estimate needs and that a config lacks; of alternative keys, the first."""
+    layout = _Layout(config)
+    return tuple(names[0] for names in _NAMES.values() if layout.number(*names) is None)
+
+
+def uneven_key(config: Mapping[str, Any]) -> str | None:
+    """Return the key that says that a model's layers differ in ways that the estimate does not know; None without one."""
+    return next((key for key in _UNEVEN if config.get(key)), None)
+
+
+@cache
+def _architectures() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    """Return what Transformers takes where a config has no such key, by the beginning of `model_type`."""
+    return tomllib.loads(resources.files(__package__).joinpath("architectures.toml").read_text(encoding="utf-8"))
+
+
+def _defaults(config: Mapping[str, Any], table: str) -> Mapping[str, Any]:
+    kind, known = str(config.get("model_type", "")), _architectures()[table]
+    return known.get(max((each for each in known if kind.startswith(each)), key=len, default=""), {})
+
+
+class _Layout:
+    """The keys of a config; keys that it lacks have the values of the architecture, unless it has another name of the same."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.config = config
+        self.defaults = _defaults(config, "all")
+
+    def value(self, *names: str) -> Any:
+        """Return the value of the first of some names of one thing; None without any."""
+        for given in (self.config, self.defaults):
+            if found := [given[name] for name in names if name in given]:
+                return next((each for each in found if each is not None), None)
+        return None
+
+    def number(self, *names: str) -> int | None:
+        """Return a positive whole number, of any size that a model may have: of a list for each layer, its mean rounded up."""
+        found = self.value(*names)
+        if isinstance(found, list) and found and all(type(each) is int and 0 <= each <= _MOST for each in found):
+            found = math.ceil(sum(found) / len(found))
+        return found if type(found) is int and 0 < found <= _MOST else None
+
+    def is_gated(self) -> bool:
+        """Return whether the feed-forward layers have a third matrix."""
+        known = self.value("gated")
+        activation = self.value(*_ACTIVATION)
+        if isinstance(activation, str) and activation.startswith("gated-"):
+            return True
+        return bool(known) if known is not None else str(activation or "").lower() in _GATED
+
+    def kinds(self, layers: int) -> tuple[int, int]:
+        """Return how many layers have a state instead of attention, and how many a window."""
+        listed = self.value("layer_types", "layers_block_type", "attn_type_list")
+        if isinstance(listed, list) and listed:
+            words = [("full" if each == 1 else "state") if isinstance(each, int) else str(each) for each in listed]
+            windowed = sum("sliding" in word or "chunked" in word for word in words)
+            whole = sum("full" in word or word in ("attention", "hybrid", "global") for word in words)
+            return (len(words) - windowed - whole) * layers // len(words), windowed * layers // len(words)
+        every = self.number("full_attention_interval", "attn_layer_period")
+        attention = self.value("attn_layer_indices", "hybrid_layer_ids")
+        if self.value("stateful"):
+            return layers, 0
+        if every or isinstance(attention, list):
+            return layers - (layers // every if every else len(attention)), 0
+        return 0, self._windowed(layers) if self.window() else 0
+
+    def _windowed(self, layers: int) -> int:
+        pattern = self.value("sliding_window_pattern", "_sliding_window_pattern")
+        if isinstance(pattern, str) and pattern:
+            return layers * pattern.count("L") // len(pattern)
+        if isinstance(pattern, int) and pattern > 1:
+            return layers - layers // pattern
+        whole = self.number("max_window_layers")
+        return max(0, layers - whole) if whole else layers
+
+    def window(self) -> int:
+        """Return the tokens that an attention with a window reaches back; 0 without one."""
+        if self.value("use_sliding_window") is False:
+            return 0
+        return self.number("sliding_window", "attention_chunk_size") or 0
+
+    def dense(self, layers: int) -> int:
+        """Return how many layers of a model with experts have none."""
+        if isinstance(freq := self.value("moe_layer_freq"), list):
+            return freq.count(0)
+        every = self.number(*_EACH_NTH_HAS_EXPERTS) or 1
+        first = self.number("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers") or 0
+        return min(layers, max(first, layers - layers // every, len(self.value("mlp_only_layers") or ())))
+
+
+def shape_of(config: Mapping[str, Any], name: str) -> ModelShape:
+    """Return the layout in a config without missing keys. Other keys have the values of the architecture."""
+    layout, number = _Layout(config), _Layout(config).number
+    layers, hidden, heads, vocabulary = (number(*names) or 0 for names in _NAMES.values())
+    encoder_layers = 0
+    if layout.value("is_encoder_decoder"):
+        encoder_layers = number("encoder_layers", "num_layers") or layers
+        layers = encoder_layers + (number("decoder_layers", "num_decoder_layers") or layers)
+    gated, experts = layout.is_gated(), number(*_EXPERTS) or 1
+    tied = layout.value("tie_word_embeddings")
+    # the first Qwen states both halves of its feed-forward layer
+    halves = 2 if config.get("model_type") == "qwen" else 1
+    width = number(*_MLP) or _multiplied(layout, hidden) or 4 * hidden
+    mlp = (number(*_EXPERT_MLP) if experts > 1 else None) or width // halves
+    rank, rope = (number(key) or 0 for key in ("kv_lora_rank", "qk_rope_head_dim"))
+    head = (number("qk_nope_head_dim") or 0) + rope if rank else number(*_HEAD_SIZE)
+    # Falcon's larger models say `multi_query` although they have several, by a layout of their own
+    has_one_kv_head = layout.value("multi_query") and not layout.value("new_decoder_architecture")
+    state_layers, window_layers = layout.kinds(layers)
+    state = (number("linear_num_value_heads") or 0) * (number("linear_value_head_dim") or 0)
+    return ModelShape(
+        name=name,
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=1 if has_one_kv_head or rank else number(*_KV_HEADS) or heads,
+        head_size=head or hidden // heads,
+        mlp=0 if layout.value("stateful") else mlp,
+        vocabulary=vocabulary,
+        mlp_matrices=3 if gated else 2,
+        is_tied=tied if isinstance(tied, bool) else not gated,
+        experts=experts,
+        active_experts=(number(*_ACTIVE) or 2) if experts > 1 else 1,
+        shared_mlp=number(*_SHARED_MLP) or (number(*_SHARED) or 0) * mlp,
+        dense_layers=layout.dense(layers) if experts > 1 else 0,
+        dense_mlp=number("intermediate_size_mlp", *_MLP) or 0,
+        kv_rank=rank,
+        query_rank=(number("q_lora_rank") or 0) if rank else 0,
+        rope_size=rope if rank else 0,
+        value_size=(number("v_head_dim", "qk_nope_head_dim") or 0) if rank else 0,
+        is_encoder=bool(layout.value("encoder_only")),
+        encoder_layers=encoder_layers,
+        state_layers=state_layers,
+        state_width=state or hidden * (number("mamba_expand", "expand") or 2) if state_layers else 0,
+        window_layers=window_layers,
+        window=layout.window() if window_layers else 0,
+        beside=_beside(config),
+        file_bits=_file_bits(config),
+    )
+
+
+def _multiplied(layout: _Layout, hidden: int) -> int | None:
+    """Return the mean width of feed-forward layers that a config states as multiples of the model's width."""
+    factors = layout.value("ffn_multipliers", "expansion_ratio")
+    listed = factors if isinstance(factors, list) else [factors]
+    if not listed or not all(isinstance(each, int | float) and 0 < each <= _MOST for each in listed):
+        return None
+    return math.ceil(sum(listed) / len(listed) * hidden)
+
+
+def _beside(config: Mapping[str, Any]) -> float | None:
+    """Return the parameters of the parts for pictures and sound: attention and feed-forward of their layers; None if unknown."""
+    sizes: list[float | None] = []
+    for tower in (tower for name in _TOWERS if isinstance(tower := config.get(name), dict)):
+        layout = _Layout({key: value for key, value in tower.items() if key != "model_type"})
+        layers = layout.number("num_hidden_layers", "depth", "encoder_layers", "layers", "num_layers")
+        hidden = layout.number("embed_dim", "hidden_size", "d_model", "width")
+        known = layers is not None and hidden is not None
+        mlp = layout.number(*_MLP) or int((layout.value("mlp_ratio") or 4) * (hidden or 0))
+        matrices = 3 if str(layout.value(*_ACTIVATION)).lower() in _GATED else 2
+        sizes.append(float((layers or 0) * (hidden or 0) * (4 * (hidden or 0) + matrices * mlp)) if known else None)
+    return None if None in sizes else sum(filter(None, sizes), 0.0)
+
+
+def _file_bits(config: Mapping[str, Any]) -> int | None:
+    """Return the bits of a weight in the model's files, rounded up to those that are estimated; None if a config does not say it."""
+    stored = config.get("quantization_config") or config.get("compression_config")
+    if not isinstance(stored, dict):
+        return None
+    said = f"{stored.get('quant_method')} {stored.get('quant_algo')} {stored.get('weight_quant')}".lower()
+    groups = [group for group in (stored.get("config_groups") or {}).values() if isinstance(group, dict)]
+    bits = [stored.get("bits"), *((group.get("weights") or {}).get("num_bits") for group in groups)]
+    bits += [width for width in (4, 8) if stored.get(f"load_in_{width}bit") or stored.get(f"_load_in_{width}bit")]
+    bits += map(int, _BITS.findall(said))
+    known = [each for each in bits if isinstance(each, int) and 0 < each <= max(STORED_BITS)]
+    return min(width for width in STORED_BITS if width >= known[0]) if known else None
