@@ -137,7 +137,7 @@ def missing_model(name: str, lacks: Sequence[str], uneven: str | None) -> tuple[
         else tr(
             "{name} has layers that differ in ways that no formula here knows ({key}). Give --params to use a typical layout of that size.",
             name=called,
-            key=uneven,
+            key=uneven or "",
         )
     )
     words = Table(

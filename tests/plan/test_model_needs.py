@@ -331,7 +331,7 @@ def test_without_a_rate_nothing_is_promised() -> None:
     found = serving_bounds(LLAMA3_8B, Serving(), known("P40"))
     assert found.per_s is not None, "memory bandwidth is a bound of its own"
     assert found.prompt_per_s is None
-    found = serving_bounds(LLAMA3_8B, Serving(), known("RTX 5060 Laptop"))
+    found = serving_bounds(LLAMA3_8B, Serving(), known("RTX 5050 Laptop"))
     assert (found.per_s, found.prompt_per_s, found.kwh_per_million, found.cost_per_million(1.0)) == (None,) * 4
     encoder = serving_bounds(SHAPES["BERT large"], Serving(), known("T4"))
     assert (encoder.per_s is None, encoder.prompt_per_s is None) == (True, False)
