@@ -44,7 +44,12 @@ def _flags(parser: argparse.ArgumentParser) -> None:
     asked.add_argument("--config-json", metavar="FILE", help="a model's config.json in Hugging Face's form")
     asked.add_argument("--params", metavar="N", help="the model's number of parameters, such as 8B")
     asked.add_argument("--seen", metavar="USER[/JOB]", help="an observed workload: a user's, or one job's")
-    parser.add_argument("--context", metavar="N", type=int, help="tokens per request or sequence (default: 4096)")
+    parser.add_argument(
+        "--context",
+        metavar="N",
+        type=int,
+        help="tokens per request or sequence (default: 4096, or the most that the model takes)",
+    )
     parser.add_argument(
         "--bits",
         type=int,
@@ -107,13 +112,14 @@ def _check_flags(args: argparse.Namespace) -> None:
 
 
 def _work(args: argparse.Namespace, model: ModelShape | tuple[Table, ...]) -> Serving | Training:
-    """Return the work that the flags describe; without one, the bits of a weight are those of the model's own files."""
+    """Return the work that the flags describe; without flags, the files say the bits of a weight and the most tokens."""
+    stored, most = (model.file_bits, model.most_tokens) if isinstance(model, ModelShape) else (None, None)
+    context = args.context or min(_CONTEXT, most or _CONTEXT)
     if args.train is None:
-        stored = model.file_bits if isinstance(model, ModelShape) else None
-        return Serving(bits=args.bits or stored or 16, context=args.context or _CONTEXT, requests=args.requests or 8)
+        return Serving(bits=args.bits or stored or 16, context=context, requests=args.requests or 8)
     return Training(
         method=args.train,
-        sequence=args.context or _CONTEXT,
+        sequence=context,
         batch=args.batch or 1,
         optimizer=args.optimizer or OPTIMIZERS[0],
         precision=args.precision or PRECISIONS[0],

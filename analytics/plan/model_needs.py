@@ -37,6 +37,10 @@ _LOGIT_BYTES = {"fp32": 16, "bf16": 10, "chunked": 4}
 _FREE_SHARE = {True: 0.1, False: 0.7}
 """Free parts of the blocks that PyTorch's allocator holds, as a share of what comes and goes in a step: with sequences of one
 length, and of many (in-sample, docs/fit.md)."""
+_MOST_FREE = {True: 0.2, False: 1.1}
+"""The same, at most: the largest of the figures that set it."""
+_UPDATE = {"mixed": 4, "bf16": 2, "fp32": 4}
+"""Bytes that PyTorch's AdamW takes for each parameter while it updates all at once (its `foreach`)."""
 _QLORA_BITS = 4.5
 """Bits of a weight in NF4 with a 32-bit scale for 64 of them, as bitsandbytes stores them by default."""
 
@@ -111,24 +115,29 @@ def serving_need(shape: ModelShape, serving: Serving, cards: int = 1) -> MemoryN
 
 
 def training_need(shape: ModelShape, training: Training, cards: int = 1) -> MemoryNeed:
-    """Return the share of each card; parts: weights, gradients, optimizer, adapters, activations, logits, free, runtime.
+    """Return the share of each card.
 
-    Bytes per parameter as in ZeRO (Rajbhandari et al. 2020, section 3.1), activations as in Korthikanti et al. 2022
+    Parts: weights, gathered, gradients, optimizer, adapters, activations, logits, free, updating, runtime. Bytes per parameter as in ZeRO (Rajbhandari et al. 2020, section 3.1), activations as in Korthikanti et al. 2022
     (section 4), with the layout's own widths.
     """
     parameters = shape.parameters
     if training.method == "full":
         eight_bit = training.optimizer == "adamw8bit"
         states = _EIGHT_BIT_STATES if eight_bit else _STATES[training.precision]
+        updating = 0.0 if eight_bit else parameters * _UPDATE[training.precision] / cards
         weights = parameters * _WEIGHT[training.precision]
         gradients = parameters * _GRADIENT[training.precision]
         optimizer, adapters = parameters * (_MASTER[training.precision] + states), 0.0
     else:
         weights = shape.blocks * (_QLORA_BITS / 8 if training.method == "qlora" else 2)
         weights += (shape.parameters - shape.blocks) * 2 * training.residual_width
-        gradients = optimizer = 0.0
+        gradients = optimizer = updating = 0.0
+        if training.residual_width == 2:  # autocast keeps a 16-bit copy of the 32-bit output for the backward pass
+            weights += 2 * min(float(shape.vocabulary * shape.hidden), shape.embedding)
         adapters = float(shape.adapted_per_rank * training.rank * _ADAPTER_BYTES[training.optimizer])
     activations, logits = activation_bytes(shape, training), _logit_bytes(shape, training)
+    passing = activations + logits
+    free = _FREE_SHARE[training.is_packed] * passing
     # of split weights, a card holds two whole layers and the embedding while it works on them
     gathered = (2 * (weights - 2 * shape.embedding) / shape.layers + 2 * shape.embedding) * (1 - 1 / cards)
     return _need(
@@ -139,8 +148,13 @@ def training_need(shape: ModelShape, training: Training, cards: int = 1) -> Memo
         ("adapters", adapters / cards),
         ("activations", activations),
         ("logits", logits),
-        ("free", _FREE_SHARE[training.is_packed] * (activations + logits)),
+        ("free", free),
+        (
+            "updating",
+            max(0.0, updating - passing - free),
+        ),  # they are gone by then, and the allocator reuses their blocks
         ("runtime", RUNTIME_BYTES),
+        perhaps=_MOST_FREE[training.is_packed] * passing - free,
     )
 
 
@@ -187,9 +201,9 @@ def _working_bytes(shape: ModelShape, serving: Serving, cards: int) -> float:
     return float(passing + words)
 
 
-def _need(*parts: tuple[str, float]) -> MemoryNeed:
+def _need(*parts: tuple[str, float], perhaps: float = 0.0) -> MemoryNeed:
     kept = tuple(part for part in parts if part[1])
-    return MemoryNeed(kept, sum(size for _, size in kept) * (1 + ERROR))
+    return MemoryNeed(kept, (sum(size for _, size in kept) + perhaps) * (1 + ERROR))
 
 
 MILLION = 1e6

@@ -58,6 +58,7 @@ _ACTIVE = ("num_experts_per_tok", "moe_top_k", "moe_topk", "moe_k", "num_experts
 _SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert")
 _SHARED_MLP = ("shared_expert_intermediate_size", "shared_intermediate_size", "moe_shared_expert_intermediate_size")
 _EACH_NTH_HAS_EXPERTS = ("interleave_moe_layer_step", "decoder_sparse_step", "expert_layer_period", "moe_layer_freq")
+_MOST_TOKENS = ("max_position_embeddings", "n_positions", "max_source_positions", "max_seq_len", "seq_length")
 _ACTIVATION = ("hidden_act", "hidden_activation", "activation_function", "feed_forward_proj", "activation")
 
 _LANGUAGE = ("text_config", "llm_config", "language_config", "thinker_config", "decoder")
@@ -122,6 +123,8 @@ class ModelShape:
     window: int = 0
     beside: float | None = 0.0
     """Parameters of the parts for pictures and sound; None if a config does not describe them."""
+    most_tokens: int | None = None
+    """Most tokens that the model takes at once; None if a config does not say it."""
     file_bits: int | None = None
     """Bits of a weight in the model's own files: 16, 8 or 4; None if a config does not say it."""
     stated: float | None = None
@@ -387,6 +390,7 @@ def shape_of(config: Mapping[str, Any], name: str) -> ModelShape:
         window_layers=window_layers,
         window=layout.window() if window_layers else 0,
         beside=_beside(config),
+        most_tokens=number(*_MOST_TOKENS),
         file_bits=_file_bits(config),
     )
 

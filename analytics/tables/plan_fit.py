@@ -28,6 +28,7 @@ _PARTS = {
     "activations": tr("activations"),
     "logits": tr("word scores (logits)"),
     "free": tr("free blocks of the allocator"),
+    "updating": tr("copies while the optimizer works"),
     "runtime": tr("runtime"),
     "together": tr("total"),
     "for_sure": tr("safe size"),
@@ -66,6 +67,15 @@ _SOFTWARE = {
     ),
 }
 """What runs on the cards of each software, and what that means for a model's server."""
+_TRAINING_SOFTWARE = {
+    "CUDA": tr("CUDA: PyTorch, bitsandbytes, FSDP, DeepSpeed and Unsloth train here."),
+    "ROCm": tr("ROCm: PyTorch's ROCm build, FSDP and bitsandbytes train here. CUDA kernels do not run."),
+    "Gaudi": tr("Gaudi: PyTorch trains here with Intel's plugin, by Optimum for Habana. CUDA kernels do not run."),
+    "oneAPI": tr("oneAPI: PyTorch's XPU backend and bitsandbytes train here. CUDA kernels do not run."),
+    "MPS": tr(
+        "MPS: MLX and PyTorch's MPS backend train here, on one GPU. It shares the host's memory: macOS lets it take two thirds up to 32 GB and three quarters above."
+    ),
+}
 
 
 def hourly(currency: str | None) -> tuple[Column, Column]:
@@ -76,10 +86,11 @@ def hourly(currency: str | None) -> tuple[Column, Column]:
     )
 
 
-def software_notes(options: Iterable[CardOption]) -> tuple[Sentence, ...]:
-    """Return what runs on some cards."""
+def software_notes(options: Iterable[CardOption], *, for_training: bool = False) -> tuple[Sentence, ...]:
+    """Return what serves, or trains, a model on some cards."""
     found = {option.card.software for option in options}
-    return tuple(words for software, words in _SOFTWARE.items() if software in found)
+    table = _TRAINING_SOFTWARE if for_training else _SOFTWARE
+    return tuple(words for software, words in table.items() if software in found)
 
 
 def memory_table(found: ModelFit) -> Table:
@@ -178,7 +189,7 @@ def fleet_cards(found: ModelFit, currency: str | None) -> Table:
         notes=(
             *_unknown_notes(found),
             *_price_notes(found.fleet, currency),
-            *software_notes(each.option for each in found.fleet),
+            *software_notes((each.option for each in found.fleet), for_training=isinstance(found.work, Training)),
             _bounds_note(found),
             *_measured_notes(found.fleet),
         ),
@@ -209,7 +220,7 @@ def market_cards(found: ModelFit, currency: str | None) -> Table:
         ),
         notes=(
             *_price_notes(found.market, currency),
-            *software_notes(each.option for each in found.market),
+            *software_notes((each.option for each in found.market), for_training=isinstance(found.work, Training)),
             tr(
                 "Prices come from the site's table, otherwise from public list prices; `fallow prices` shows their dates. GeForce cards are listed for sites that may run them."
             ),
@@ -263,24 +274,22 @@ def option_words(option: CardOption) -> str:
 
 
 def _need_sentence(found: ModelFit) -> str:
-    share = Share(ERROR, 0)
     if isinstance(found.work, Serving):
         return tr(
             "{model} in {bits} bits needs about {size} (within {share}: {low} to {high}) to serve {requests} requests of {tokens} tokens at once.",
             model=_model_words(found),
             bits=found.work.bits,
             size=Bytes(found.need.total),
-            share=share,
+            share=Share(ERROR, 0),
             low=Bytes(found.need.total * (1 - ERROR)),
             high=Bytes(found.need.high),
             requests=found.work.requests,
             tokens=found.work.context,
         )
     return tr(
-        "{model} needs about {size} on one card (within {share}: {low} to {high}) for {method} on {batch} x {tokens} tokens.",
+        "{model} needs about {size} on one card ({low} to {high}) for {method} on {batch} x {tokens} tokens.",
         model=_model_words(found),
         size=Bytes(found.need.total),
-        share=share,
         low=Bytes(found.need.total * (1 - ERROR)),
         high=Bytes(found.need.high),
         method=_METHOD_WORDS[found.work.method],
@@ -360,6 +369,9 @@ def _layer_notes(found: ModelFit) -> list[Sentence]:
                 billions=Number(shape.beside / 1e9, 2),
             )
         )
+    tokens = found.work.context if isinstance(found.work, Serving) else found.work.sequence
+    if shape.most_tokens is not None and tokens > shape.most_tokens:
+        notes.append(tr("By its file, the model takes at most {tokens} tokens at once.", tokens=shape.most_tokens))
     if shape.file_bits is not None:
         notes.append(
             tr("The model's files hold its weights in {bits} bits (quantization_config).", bits=shape.file_bits)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analytics.plan.model_needs import ERROR, Serving, Training, serving_need, training_need
+from analytics.plan.model_needs import ERROR, MemoryNeed, Serving, Training, serving_need, training_need
 from analytics.plan.model_shapes import ModelShape
 
 if TYPE_CHECKING:
@@ -53,16 +53,28 @@ class Measurement:
     note: str = ""
 
     @property
-    def estimate(self) -> float:
+    def need(self) -> MemoryNeed:
         if isinstance(self.work, Serving):
-            need = serving_need(self.shape, self.work, self.cards)
-        else:
-            need = training_need(self.shape, self.work, self.cards)
-        return sum(size for name, size in need.parts if name not in self.without)
+            return serving_need(self.shape, self.work, self.cards)
+        return training_need(self.shape, self.work, self.cards)
+
+    @property
+    def estimate(self) -> float:
+        return sum(size for name, size in self.need.parts if name not in self.without)
+
+    @property
+    def safe(self) -> float:
+        """What a card that fits holds of the same parts."""
+        return self.need.high * self.estimate / self.need.total
 
     @property
     def error(self) -> float:
         return self.estimate / self.measured - 1
+
+    @property
+    def is_unsafe(self) -> bool:
+        """Measured more than 10 % above what a card that fits holds."""
+        return self.safe < 0.9 * self.measured
 
     @property
     def is_hit(self) -> bool:
@@ -85,24 +97,31 @@ MEASUREMENTS = tuple(map(_measurement, _read("published_memory.csv")))
 matrices, as much as rank 2 on all, and keeps all activations. AutoAWQ's prompt and answer have 2,048 tokens each, and its GB are
 GiB, by the share of the card that it prints beside them. Qwen's script trains adapters of rank 64 on all linear layers. LitGPT
 and torchtune compute the loss in chunks and report allocated memory, Qwen's own code computes it in 16 bits, fsdp_qlora trains
-on texts of one length with everything in 16 bits. ms-swift trains on texts of many lengths, adapters on one of seven matrices."""
+on texts of one length with everything in 16 bits. ms-swift trains on texts of many lengths, adapters on one of seven matrices;
+its figures of two cards, and those that fill the card, are left out."""
 
 
 def table() -> str:
     """Measured against estimated as markdown: a row for each kind of work, then each measurement, in-sample ones apart."""
     lines = [
-        "| work | measurements | hits | furthest too low | furthest too high |",
-        "|---|---|---|---|---|",
+        "| work | measurements | hits | furthest too low | furthest too high | safe size over 10 % too low |",
+        "|---|---|---|---|---|---|",
     ]
     kinds: dict[str, list[Measurement]] = {}
     for each in MEASUREMENTS:
         kinds.setdefault(_kind(each.work), []).append(each)
     for kind, found in kinds.items():
         low, high = (_furthest(each for each in found if (each.error < 0) is is_low) for is_low in (True, False))
-        lines.append(f"| {kind} | {len(found)} | {sum(each.is_hit for each in found)} | {low} | {high} |")
+        lines.append(
+            f"| {kind} | {len(found)} | {sum(each.is_hit for each in found)} | {low} | {high} | {sum(each.is_unsafe for each in found)} |"
+        )
     tested = [each for each in MEASUREMENTS if not each.in_sample]
     others = [each for each in MEASUREMENTS if each.in_sample]
-    counted = f"Hits: {_hits(tested)} that set no constant of the estimate, and {_hits(others)} that did."
+    by_kind = ", ".join(
+        f"{_hits(each for each in tested if isinstance(each.work, kind))} in {words}"
+        for kind, words in ((Serving, "serving"), (Training, "training"))
+    )
+    counted = f"Hits: {_hits(tested)} that set no constant of the estimate ({by_kind}), and {_hits(others)} that did."
     each = "".join(
         f"\n{title}\n\n{_EACH}" + "".join(map(_line, found))
         for title, found in (("Out of sample:", tested), ("In sample (these set a constant):", others))
@@ -110,7 +129,7 @@ def table() -> str:
     return f"{counted}\n\n" + "\n".join(lines) + f"\n{each}"
 
 
-_EACH = "| work | model | conditions | measured | estimate | error |\n|---|---|---|---|---|---|\n"
+_EACH = "| work | model | conditions | measured | estimate | safe size | error |\n|---|---|---|---|---|---|---|\n"
 
 
 def _line(each: Measurement) -> str:
@@ -123,8 +142,10 @@ def _line(each: Measurement) -> str:
     }
     values = [shown[name].format(f"{value:,}") for name, value in vars(each.work).items() if name in shown]
     values += [f"{each.cards} cards"] * (each.cards > 1) + [each.note] * bool(each.note)
-    error = f"{100 * each.error:+.0f} %" + ("" if each.is_hit else " (miss)")
-    sizes = f"[{each.measured / GIB:.1f} GiB]({each.source}) | {each.estimate / GIB:.1f} GiB"
+    error = f"{100 * each.error:+.0f} %" + ("" if each.is_hit else " (miss)") + (" (unsafe)" if each.is_unsafe else "")
+    sizes = (
+        f"[{each.measured / GIB:.1f} GiB]({each.source}) | {each.estimate / GIB:.1f} GiB | {each.safe / GIB:.1f} GiB"
+    )
     return f"| {_kind(each.work)} | {each.shape.name} | {', '.join(values)} | {sizes} | {error} |\n"
 
 
