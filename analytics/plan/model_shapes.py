@@ -39,6 +39,7 @@ _KV_HEADS = (
     "kv_n_heads",
     "multi_query_group_num",
     "num_key_value_heads_per_layer",
+    "n_kv_heads",
 )
 _HEAD_SIZE = ("head_dim", "kv_channels", "d_kv", "attention_head_dim")
 _MLP = (
@@ -62,9 +63,9 @@ _MOST_TOKENS = ("max_position_embeddings", "n_positions", "max_source_positions"
 _ACTIVATION = ("hidden_act", "hidden_activation", "activation_function", "feed_forward_proj", "activation")
 
 _LANGUAGE = ("text_config", "llm_config", "language_config", "thinker_config", "decoder")
-_PARTS = ("ffn_config", "attn_config")
+_PARTS = ("ffn_config", "attn_config", "linear_attn_config", "moe")
 _TOWERS = ("vision_config", "audio_config", "vision_tower_config", "encoder")
-_UNEVEN = ("block_configs", "hybrid_override_pattern")
+_UNEVEN = ("block_configs", "hybrid_override_pattern", "mamba_d_ssm", "num_mem_blocks", "num_hidden_groups")
 """Keys of models whose layers differ in more than the kinds that are told apart here."""
 
 _MOST = 10**9
@@ -122,7 +123,7 @@ class ModelShape:
     """Layers whose attention reaches back `window` tokens only."""
     window: int = 0
     beside: float | None = 0.0
-    """Parameters of the parts for pictures and sound; None if a config does not describe them."""
+    """Parameters of parts for pictures and sound, and embeddings of each layer; None if a config does not describe a part."""
     most_tokens: int | None = None
     """Most tokens that the model takes at once; None if a config does not say it."""
     file_bits: int | None = None
@@ -312,7 +313,7 @@ class _Layout:
             whole = sum("full" in word or word in ("attention", "hybrid", "global") for word in words)
             return (len(words) - windowed - whole) * layers // len(words), windowed * layers // len(words)
         every = self.number("full_attention_interval", "attn_layer_period")
-        attention = self.value("attn_layer_indices", "hybrid_layer_ids")
+        attention = self.value("attn_layer_indices", "full_attn_layers")
         if self.value("stateful"):
             return layers, 0
         if every or isinstance(attention, list):
@@ -340,7 +341,8 @@ class _Layout:
             return freq.count(0)
         every = self.number(*_EACH_NTH_HAS_EXPERTS) or 1
         first = self.number("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers") or 0
-        return min(layers, max(first, layers - layers // every, len(self.value("mlp_only_layers") or ())))
+        listed = self.value("mlp_only_layers")
+        return min(layers, max(first, layers - layers // every, len(listed) if isinstance(listed, list) else 0))
 
 
 def shape_of(config: Mapping[str, Any], name: str) -> ModelShape:
@@ -353,8 +355,8 @@ def shape_of(config: Mapping[str, Any], name: str) -> ModelShape:
         layers = encoder_layers + (number("decoder_layers", "num_decoder_layers") or layers)
     gated, experts = layout.is_gated(), number(*_EXPERTS) or 1
     tied = layout.value("tie_word_embeddings")
-    # the first Qwen states both halves of its feed-forward layer
-    halves = 2 if config.get("model_type") == "qwen" else 1
+    # the first Qwen and Molmo state both halves of their feed-forward layer
+    halves = 2 if config.get("model_type") in ("qwen", "molmo") else 1
     width = number(*_MLP) or _multiplied(layout, hidden) or 4 * hidden
     mlp = (number(*_EXPERT_MLP) if experts > 1 else None) or width // halves
     rank, rope = (number(key) or 0 for key in ("kv_lora_rank", "qk_rope_head_dim"))
@@ -376,7 +378,7 @@ def shape_of(config: Mapping[str, Any], name: str) -> ModelShape:
         is_tied=tied if isinstance(tied, bool) else not gated,
         experts=experts,
         active_experts=(number(*_ACTIVE) or 2) if experts > 1 else 1,
-        shared_mlp=number(*_SHARED_MLP) or (number(*_SHARED) or 0) * mlp,
+        shared_mlp=(number(*_SHARED_MLP) or (number(*_SHARED) or 0) * mlp) if experts > 1 else 0,
         dense_layers=layout.dense(layers) if experts > 1 else 0,
         dense_mlp=number("intermediate_size_mlp", *_MLP) or 0,
         kv_rank=rank,
@@ -399,23 +401,37 @@ def _multiplied(layout: _Layout, hidden: int) -> int | None:
     """Return the mean width of feed-forward layers that a config states as multiples of the model's width."""
     factors = layout.value("ffn_multipliers", "expansion_ratio")
     listed = factors if isinstance(factors, list) else [factors]
-    if not listed or not all(isinstance(each, int | float) and 0 < each <= _MOST for each in listed):
+    if listed and all(map(_is_factor, listed)):
+        return math.ceil(sum(listed) / len(listed) * hidden)
+    if (step := layout.number("multiple_of")) is None:
         return None
-    return math.ceil(sum(listed) / len(listed) * hidden)
+    factor = layout.value("ffn_dim_multiplier")  # Meta's own params.json
+    return step * math.ceil(int(8 * hidden / 3) * (factor if _is_factor(factor) else 1) / step)
+
+
+def _is_factor(value: object) -> bool:
+    return isinstance(value, int | float) and 0 < value <= _MOST
 
 
 def _beside(config: Mapping[str, Any]) -> float | None:
-    """Return the parameters of the parts for pictures and sound: attention and feed-forward of their layers; None if unknown."""
-    sizes: list[float | None] = []
+    """Return the parameters beside embedding, layers and output, or None if a part is not described.
+
+    They are the layers of parts for pictures and sound, and embeddings that each layer has of its own (Gemma 3n).
+    """
+    own = [_Layout(config).number(f"{each}_per_layer_input") for each in ("vocab_size", "hidden_size")]
+    layers = _Layout(config).number("num_hidden_layers") or 0
+    found = 0.0 if None in own else float(math.prod(filter(None, own)) * layers)
     for tower in (tower for name in _TOWERS if isinstance(tower := config.get(name), dict)):
         layout = _Layout({key: value for key, value in tower.items() if key != "model_type"})
-        layers = layout.number("num_hidden_layers", "depth", "encoder_layers", "layers", "num_layers")
-        hidden = layout.number("embed_dim", "hidden_size", "d_model", "width")
-        known = layers is not None and hidden is not None
-        mlp = layout.number(*_MLP) or int((layout.value("mlp_ratio") or 4) * (hidden or 0))
+        layers = layout.number("num_hidden_layers", "depth", "encoder_layers", "layers", "num_layers") or 0
+        hidden = layout.number("embed_dim", "hidden_size", "d_model", "width") or 0
+        if not layers or not hidden:
+            return None
+        ratio = layout.value("mlp_ratio")
+        mlp = layout.number(*_MLP) or (ratio if _is_factor(ratio) else 4) * hidden
         matrices = 3 if str(layout.value(*_ACTIVATION)).lower() in _GATED else 2
-        sizes.append(float((layers or 0) * (hidden or 0) * (4 * (hidden or 0) + matrices * mlp)) if known else None)
-    return None if None in sizes else sum(filter(None, sizes), 0.0)
+        found += layers * hidden * (4 * hidden + matrices * mlp)
+    return found
 
 
 def _file_bits(config: Mapping[str, Any]) -> int | None:
@@ -423,9 +439,14 @@ def _file_bits(config: Mapping[str, Any]) -> int | None:
     stored = config.get("quantization_config") or config.get("compression_config")
     if not isinstance(stored, dict):
         return None
-    said = f"{stored.get('quant_method')} {stored.get('quant_algo')} {stored.get('weight_quant')}".lower()
-    groups = [group for group in (stored.get("config_groups") or {}).values() if isinstance(group, dict)]
-    bits = [stored.get("bits"), *((group.get("weights") or {}).get("num_bits") for group in groups)]
+    said = f"{stored.get('quant_method')} {stored.get('quant_algo')}".lower()
+    groups = stored.get("config_groups")
+    weights = (
+        [group.get("weights") for group in groups.values() if isinstance(group, dict)]
+        if isinstance(groups, dict)
+        else []
+    )
+    bits = [stored.get("bits"), *(each.get("num_bits") for each in weights if isinstance(each, dict))]
     bits += [width for width in (4, 8) if stored.get(f"load_in_{width}bit") or stored.get(f"_load_in_{width}bit")]
     bits += map(int, _BITS.findall(said))
     known = [each for each in bits if isinstance(each, int) and 0 < each <= max(STORED_BITS)]

@@ -361,11 +361,11 @@ def _layer_notes(found: ModelFit) -> list[Sentence]:
             )
         )
     if shape.beside is None:
-        notes.append(tr("The parts for pictures and sound are not counted: the file does not describe them."))
+        notes.append(tr("A part for pictures or sound is not counted: the file does not describe it."))
     elif shape.beside:
         notes.append(
             tr(
-                "The parts for pictures and sound are counted in 16 bits: {billions} billion parameters. What they compute is not counted.",
+                "Parts for pictures and sound, and embeddings of each layer, are counted in 16 bits: {billions} billion parameters. What they compute is not counted.",
                 billions=Number(shape.beside / 1e9, 2),
             )
         )

@@ -133,6 +133,39 @@ def test_parts_for_pictures_that_a_file_does_not_describe_are_unknown() -> None:
     assert shape_of(LLAMA, "it").beside == 0
 
 
+ODD = (None, "x", -1, 0, 1.5, True, [], ["a"], [-1], [1.5], {}, {"a": {"weights": 3}}, 10**30, float("inf"))
+ODD_KEYS = {
+    "layer_types",
+    "sliding_window_pattern",
+    "quantization_config",
+    "vision_config",
+    "mlp_only_layers",
+    "text_config",
+}
+ODD_KEYS |= {
+    "moe_layer_freq",
+    "full_attn_layers",
+    "ffn_multipliers",
+    "is_encoder_decoder",
+    "encoder_layers",
+    "multiple_of",
+}
+
+
+@pytest.mark.parametrize("name", ["DeepSeek V3", "Gemma 3 27B", "Whisper large v3", "Jamba v0.1"])
+def test_no_value_of_any_key_ends_in_an_error(name: str, tmp_path: Path) -> None:
+    plain = next(each["config"] for each in CONFIGS if each["name"] == name)
+    file = tmp_path / "config.json"
+    for key in {*plain, *ODD_KEYS}:
+        for value in (*ODD, {"config_groups": list(ODD)}, {"mlp_ratio": "x", "depth": 2, "hidden_size": 8}):
+            file.write_text(json.dumps({**plain, key: value}))
+            content = read_config(str(file))
+            if missing_keys(content) == ():
+                shape = shape_of(content, "it")
+                assert serving_need(shape, Serving(), 2).total > 0
+                assert all(size > 0 for _, size in training_need(shape, Training()).parts)
+
+
 def test_what_a_config_lacks_is_named() -> None:
     lacking = {key: value for key, value in LLAMA.items() if key not in ("vocab_size", "hidden_size")}
     assert missing_keys(lacking) == ("hidden_size", "vocab_size")
