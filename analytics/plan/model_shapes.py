@@ -15,63 +15,13 @@ from typing import Any
 from fallow.errors import UsageError
 from fallow.given_file import SETTINGS_BYTES, given_bytes
 
-_GATED = ("silu", "swish", "swiglu", "geglu", "gegelu", "gated-gelu", "gated-silu", "")
-"""Activations of feed-forward layers with a third matrix, in types that are not in the table; without one, the larger layer."""
-
-_NAMES = {
-    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_transformer_layers", "decoder_layers"),
-    "hidden": ("hidden_size", "n_embd", "n_embed", "d_model", "dim", "model_dim"),
-    "heads": (
-        "num_attention_heads",
-        "n_head",
-        "n_heads",
-        "num_heads",
-        "num_query_heads",
-        "attention_heads",
-        "decoder_attention_heads",
-    ),
-    "vocabulary": ("vocab_size", "padded_vocab_size"),
-}
-_KV_HEADS = (
-    "num_key_value_heads",
-    "num_kv_heads",
-    "n_head_kv",
-    "kv_n_heads",
-    "multi_query_group_num",
-    "num_key_value_heads_per_layer",
-    "n_kv_heads",
-)
-_HEAD_SIZE = ("head_dim", "kv_channels", "d_kv", "attention_head_dim")
-_MLP = (
-    "intermediate_size",
-    "n_inner",
-    "ffn_dim",
-    "ffn_hidden_size",
-    "hidden_dim",
-    "d_ff",
-    "decoder_ffn_dim",
-    "ff_intermediate_size",
-    "encoder_ffn_dim",
-)
-_EXPERT_MLP = ("moe_intermediate_size", "expert_ffn_hidden_size", "moe_ffn_hidden_size")
-_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
-_ACTIVE = ("num_experts_per_tok", "moe_top_k", "moe_topk", "moe_k", "num_experts_per_token", "experts_per_token")
-_SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert")
-_SHARED_MLP = ("shared_expert_intermediate_size", "shared_intermediate_size", "moe_shared_expert_intermediate_size")
-_EACH_NTH_HAS_EXPERTS = ("interleave_moe_layer_step", "decoder_sparse_step", "expert_layer_period", "moe_layer_freq")
-_MOST_TOKENS = ("max_position_embeddings", "n_positions", "max_source_positions", "max_seq_len", "seq_length")
-_ACTIVATION = ("hidden_act", "hidden_activation", "activation_function", "feed_forward_proj", "activation")
-
-_LANGUAGE = ("text_config", "llm_config", "language_config", "thinker_config", "decoder")
-_PARTS = ("ffn_config", "attn_config", "linear_attn_config", "moe")
-_TOWERS = ("vision_config", "audio_config", "vision_tower_config", "encoder")
-_UNEVEN = ("block_configs", "hybrid_override_pattern", "mamba_d_ssm", "num_mem_blocks", "num_hidden_groups")
-"""Keys of models whose layers differ in more than the kinds that are told apart here."""
-
+_NEEDED = ("layers", "hidden", "heads", "vocabulary")
 _MOST = 10**9
 _COUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmbt]?)", re.IGNORECASE)
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
-_BITS = re.compile(r"(?:fp|int|nf|w)(\d+)")
+_BITS = re.compile(
+    r'"bits": (\d+)|"weights": \{[^{}]*"num_bits": (\d+)|load_in_(\d+)bit": true|"quant_\w+": "[^"]*?(?:fp|int|nf|w)(\d+)'
+)
 
 STORED_BITS = {16: 16.0, 8: 8.0, 4: 4.25}
 """Stored bits of a weight. 4-bit weights include a scale and a zero point per group of 64 to 128 (GPTQ, AWQ, NF4)."""
@@ -202,29 +152,28 @@ class ModelShape:
         return float(attention + state + mlp)
 
 
-TYPICAL = (
-    ModelShape("GPT-2", 12, 768, 12, 12, 64, 3072, 50257, mlp_matrices=2, is_tied=True),
-    ModelShape("Qwen2.5 0.5B", 24, 896, 14, 2, 64, 4864, 151936, is_tied=True),
-    ModelShape("Llama 3.2 1B", 16, 2048, 32, 8, 64, 8192, 128256, is_tied=True),
-    ModelShape("Llama 3.2 3B", 28, 3072, 24, 8, 128, 8192, 128256, is_tied=True),
-    ModelShape("Llama 3.1 8B", 32, 4096, 32, 8, 128, 14336, 128256),
-    ModelShape("Qwen2.5 14B", 48, 5120, 40, 8, 128, 13824, 152064),
-    ModelShape("Qwen2.5 32B", 64, 5120, 40, 8, 128, 27648, 152064),
-    ModelShape("Llama 3.1 70B", 80, 8192, 64, 8, 128, 28672, 128256),
-    ModelShape("Llama 3.1 405B", 126, 16384, 128, 8, 128, 53248, 128256),
-)
-"""Layouts that stand for a number of parameters (`config.json` of these models on Hugging Face)."""
+@cache
+def _data() -> Mapping[str, Mapping[str, Any]]:
+    """Return the names of keys, what Transformers takes where a config has none, and common layouts."""
+    return tomllib.loads(resources.files(__package__).joinpath("architectures.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def typical_shapes() -> tuple[ModelShape, ...]:
+    """Return the layouts that stand for a number of parameters (`config.json` of these models on Hugging Face)."""
+    names = ("layers", "hidden", "heads", "kv_heads", "head_size", "mlp", "vocabulary", "mlp_matrices", "is_tied")
+    return tuple(ModelShape(name, **dict(zip(names, row, strict=True))) for name, row in _data()["typical"].items())
 
 
 def typical_shape(parameters: str) -> ModelShape:
-    """Return the layout for a number such as `8B` or `350M`: the nearest model in TYPICAL. Raises UsageError."""
+    """Return the layout for a number such as `8B` or `350M`: the nearest common model. Raises UsageError."""
     found = _COUNT.fullmatch(parameters.strip())
     count = float(found[1]) * _UNITS[found[2].lower()] if found else 0.0
     if not 1e6 <= count <= 1e14:
         raise UsageError(
             f"--params {parameters} is no size of a model", "give a number of parameters such as 8B or 350M"
         )
-    nearest = min(TYPICAL, key=lambda each: abs(math.log(each.parameters / count)))
+    nearest = min(typical_shapes(), key=lambda each: abs(math.log(each.parameters / count)))
     return replace(nearest, stated=count, is_typical=True)
 
 
@@ -244,35 +193,30 @@ def _language_model(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
     Files leave out what Transformers takes anyway, but only within such parts.
     """
-    for name in _LANGUAGE:
+    for name in _data()["parts"]["language"]:
         inner = config.get(name)
         if isinstance(inner, dict):
             outer = {key: value for key, value in config.items() if key != name}
             return _language_model({**_defaults(inner, "nested"), **outer, **inner})
-    parts = [part for name in _PARTS if isinstance(part := config.get(name), dict)]
+    parts = [part for name in _data()["parts"]["inner"] if isinstance(part := config.get(name), dict)]
     return {key: value for part in (*parts, config) for key, value in part.items()}
 
 
 def missing_keys(config: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the keys that the memory estimate needs and that a config lacks; of alternative keys, the first."""
     layout = _Layout(config)
-    return tuple(names[0] for names in _NAMES.values() if layout.number(*names) is None)
+    return tuple(_data()["keys"][each][0] for each in _NEEDED if layout.number(each) is None)
 
 
 def uneven_key(config: Mapping[str, Any]) -> str | None:
     """Return the key that says that a model's layers differ in ways that the estimate does not know; None without one."""
-    return next((key for key in _UNEVEN if config.get(key)), None)
-
-
-@cache
-def _architectures() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """Return what Transformers takes where a config has no such key, by the beginning of `model_type`."""
-    return tomllib.loads(resources.files(__package__).joinpath("architectures.toml").read_text(encoding="utf-8"))
+    return next((key for key in _data()["parts"]["uneven"] if config.get(key)), None)
 
 
 def _defaults(config: Mapping[str, Any], table: str) -> Mapping[str, Any]:
-    kind, known = str(config.get("model_type", "")), _architectures()[table]
-    return known.get(max((each for each in known if kind.startswith(each)), key=len, default=""), {})
+    kind, known = str(config.get("model_type", "")), _data()[table]
+    found: Mapping[str, Any] = known.get(max(filter(kind.startswith, known), key=len, default=""), {})
+    return found
 
 
 class _Layout:
@@ -282,16 +226,17 @@ class _Layout:
         self.config = config
         self.defaults = _defaults(config, "all")
 
-    def value(self, *names: str) -> Any:
-        """Return the value of the first of some names of one thing; None without any."""
+    def value(self, thing: str) -> Any:
+        """Return the value of a key, by any of the names in the data; None without any."""
+        names = _data()["keys"].get(thing, (thing,))
         for given in (self.config, self.defaults):
             if found := [given[name] for name in names if name in given]:
                 return next((each for each in found if each is not None), None)
         return None
 
-    def number(self, *names: str) -> int | None:
+    def number(self, thing: str) -> int | None:
         """Return a positive whole number, of any size that a model may have: of a list for each layer, its mean rounded up."""
-        found = self.value(*names)
+        found = self.value(thing)
         if isinstance(found, list) and found and all(type(each) is int and 0 <= each <= _MOST for each in found):
             found = math.ceil(sum(found) / len(found))
         return found if type(found) is int and 0 < found <= _MOST else None
@@ -299,21 +244,21 @@ class _Layout:
     def is_gated(self) -> bool:
         """Return whether the feed-forward layers have a third matrix."""
         known = self.value("gated")
-        activation = self.value(*_ACTIVATION)
+        activation = self.value("activation")
         if isinstance(activation, str) and activation.startswith("gated-"):
             return True
-        return bool(known) if known is not None else str(activation or "").lower() in _GATED
+        return bool(known) if known is not None else str(activation or "").lower() in _data()["parts"]["gated"]
 
     def kinds(self, layers: int) -> tuple[int, int]:
         """Return how many layers have a state instead of attention, and how many a window."""
-        listed = self.value("layer_types", "layers_block_type", "attn_type_list")
+        listed = self.value("layer_kinds")
         if isinstance(listed, list) and listed:
             words = [("full" if each == 1 else "state") if isinstance(each, int) else str(each) for each in listed]
             windowed = sum("sliding" in word or "chunked" in word for word in words)
             whole = sum("full" in word or word in ("attention", "hybrid", "global") for word in words)
             return (len(words) - windowed - whole) * layers // len(words), windowed * layers // len(words)
-        every = self.number("full_attention_interval", "attn_layer_period")
-        attention = self.value("attn_layer_indices", "full_attn_layers")
+        every = self.number("attention_interval")
+        attention = self.value("attention_layers")
         if self.value("stateful"):
             return layers, 0
         if every or isinstance(attention, list):
@@ -321,7 +266,7 @@ class _Layout:
         return 0, self._windowed(layers) if self.window() else 0
 
     def _windowed(self, layers: int) -> int:
-        pattern = self.value("sliding_window_pattern", "_sliding_window_pattern")
+        pattern = self.value("window_pattern")
         if isinstance(pattern, str) and pattern:
             return layers * pattern.count("L") // len(pattern)
         if isinstance(pattern, int) and pattern > 1:
@@ -333,14 +278,14 @@ class _Layout:
         """Return the tokens that an attention with a window reaches back; 0 without one."""
         if self.value("use_sliding_window") is False:
             return 0
-        return self.number("sliding_window", "attention_chunk_size") or 0
+        return self.number("window") or 0
 
     def dense(self, layers: int) -> int:
         """Return how many layers of a model with experts have none."""
         if isinstance(freq := self.value("moe_layer_freq"), list):
             return freq.count(0)
-        every = self.number(*_EACH_NTH_HAS_EXPERTS) or 1
-        first = self.number("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers") or 0
+        every = self.number("experts_interval") or 1
+        first = self.number("dense_layers") or 0
         listed = self.value("mlp_only_layers")
         return min(layers, max(first, layers - layers // every, len(listed) if isinstance(listed, list) else 0))
 
@@ -348,19 +293,19 @@ class _Layout:
 def shape_of(config: Mapping[str, Any], name: str) -> ModelShape:
     """Return the layout in a config without missing keys. Other keys have the values of the architecture."""
     layout, number = _Layout(config), _Layout(config).number
-    layers, hidden, heads, vocabulary = (number(*names) or 0 for names in _NAMES.values())
+    layers, hidden, heads, vocabulary = (number(each) or 0 for each in _NEEDED)
     encoder_layers = 0
     if layout.value("is_encoder_decoder"):
-        encoder_layers = number("encoder_layers", "num_layers") or layers
-        layers = encoder_layers + (number("decoder_layers", "num_decoder_layers") or layers)
-    gated, experts = layout.is_gated(), number(*_EXPERTS) or 1
+        encoder_layers = number("encoder_layers") or layers
+        layers = encoder_layers + (number("decoder_layers") or layers)
+    gated, experts = layout.is_gated(), number("experts") or 1
     tied = layout.value("tie_word_embeddings")
     # the first Qwen and Molmo state both halves of their feed-forward layer
     halves = 2 if config.get("model_type") in ("qwen", "molmo") else 1
-    width = number(*_MLP) or _multiplied(layout, hidden) or 4 * hidden
-    mlp = (number(*_EXPERT_MLP) if experts > 1 else None) or width // halves
+    width = number("mlp") or _multiplied(layout, hidden) or 4 * hidden
+    mlp = (number("expert_mlp") if experts > 1 else None) or width // halves
     rank, rope = (number(key) or 0 for key in ("kv_lora_rank", "qk_rope_head_dim"))
-    head = (number("qk_nope_head_dim") or 0) + rope if rank else number(*_HEAD_SIZE)
+    head = (number("qk_nope_head_dim") or 0) + rope if rank else number("head_size")
     # Falcon's larger models say `multi_query` although they have several, by a layout of their own
     has_one_kv_head = layout.value("multi_query") and not layout.value("new_decoder_architecture")
     state_layers, window_layers = layout.kinds(layers)
@@ -370,36 +315,36 @@ def shape_of(config: Mapping[str, Any], name: str) -> ModelShape:
         layers=layers,
         hidden=hidden,
         heads=heads,
-        kv_heads=1 if has_one_kv_head or rank else number(*_KV_HEADS) or heads,
+        kv_heads=1 if has_one_kv_head or rank else number("kv_heads") or heads,
         head_size=head or hidden // heads,
         mlp=0 if layout.value("stateful") else mlp,
         vocabulary=vocabulary,
         mlp_matrices=3 if gated else 2,
         is_tied=tied if isinstance(tied, bool) else not gated,
         experts=experts,
-        active_experts=(number(*_ACTIVE) or 2) if experts > 1 else 1,
-        shared_mlp=(number(*_SHARED_MLP) or (number(*_SHARED) or 0) * mlp) if experts > 1 else 0,
+        active_experts=(number("active_experts") or 2) if experts > 1 else 1,
+        shared_mlp=(number("shared_mlp") or (number("shared_experts") or 0) * mlp) if experts > 1 else 0,
         dense_layers=layout.dense(layers) if experts > 1 else 0,
-        dense_mlp=number("intermediate_size_mlp", *_MLP) or 0,
+        dense_mlp=number("dense_mlp") or 0,
         kv_rank=rank,
         query_rank=(number("q_lora_rank") or 0) if rank else 0,
         rope_size=rope if rank else 0,
-        value_size=(number("v_head_dim", "qk_nope_head_dim") or 0) if rank else 0,
+        value_size=(number("value_size") or 0) if rank else 0,
         is_encoder=bool(layout.value("encoder_only")),
         encoder_layers=encoder_layers,
         state_layers=state_layers,
-        state_width=state or hidden * (number("mamba_expand", "expand") or 2) if state_layers else 0,
+        state_width=state or hidden * (number("expand") or 2) if state_layers else 0,
         window_layers=window_layers,
         window=layout.window() if window_layers else 0,
         beside=_beside(config),
-        most_tokens=number(*_MOST_TOKENS),
+        most_tokens=number("most_tokens"),
         file_bits=_file_bits(config),
     )
 
 
 def _multiplied(layout: _Layout, hidden: int) -> int | None:
     """Return the mean width of feed-forward layers that a config states as multiples of the model's width."""
-    factors = layout.value("ffn_multipliers", "expansion_ratio")
+    factors = layout.value("multiples")
     listed = factors if isinstance(factors, list) else [factors]
     if listed and all(map(_is_factor, listed)):
         return math.ceil(sum(listed) / len(listed) * hidden)
@@ -421,15 +366,15 @@ def _beside(config: Mapping[str, Any]) -> float | None:
     own = [_Layout(config).number(f"{each}_per_layer_input") for each in ("vocab_size", "hidden_size")]
     layers = _Layout(config).number("num_hidden_layers") or 0
     found = 0.0 if None in own else float(math.prod(filter(None, own)) * layers)
-    for tower in (tower for name in _TOWERS if isinstance(tower := config.get(name), dict)):
+    for tower in (tower for name in _data()["parts"]["towers"] if isinstance(tower := config.get(name), dict)):
         layout = _Layout({key: value for key, value in tower.items() if key != "model_type"})
-        layers = layout.number("num_hidden_layers", "depth", "encoder_layers", "layers", "num_layers") or 0
-        hidden = layout.number("embed_dim", "hidden_size", "d_model", "width") or 0
+        layers = layout.number("tower_layers") or 0
+        hidden = layout.number("tower_hidden") or 0
         if not layers or not hidden:
             return None
         ratio = layout.value("mlp_ratio")
-        mlp = layout.number(*_MLP) or (ratio if _is_factor(ratio) else 4) * hidden
-        matrices = 3 if str(layout.value(*_ACTIVATION)).lower() in _GATED else 2
+        mlp = layout.number("mlp") or (ratio if _is_factor(ratio) else 4) * hidden
+        matrices = 3 if str(layout.value("activation")).lower() in _data()["parts"]["gated"] else 2
         found += layers * hidden * (4 * hidden + matrices * mlp)
     return found
 
@@ -437,17 +382,6 @@ def _beside(config: Mapping[str, Any]) -> float | None:
 def _file_bits(config: Mapping[str, Any]) -> int | None:
     """Return the bits of a weight in the model's files, rounded up to those that are estimated; None if a config does not say it."""
     stored = config.get("quantization_config") or config.get("compression_config")
-    if not isinstance(stored, dict):
-        return None
-    said = f"{stored.get('quant_method')} {stored.get('quant_algo')}".lower()
-    groups = stored.get("config_groups")
-    weights = (
-        [group.get("weights") for group in groups.values() if isinstance(group, dict)]
-        if isinstance(groups, dict)
-        else []
-    )
-    bits = [stored.get("bits"), *(each.get("num_bits") for each in weights if isinstance(each, dict))]
-    bits += [width for width in (4, 8) if stored.get(f"load_in_{width}bit") or stored.get(f"_load_in_{width}bit")]
-    bits += map(int, _BITS.findall(said))
-    known = [each for each in bits if isinstance(each, int) and 0 < each <= max(STORED_BITS)]
-    return min(width for width in STORED_BITS if width >= known[0]) if known else None
+    found = _BITS.findall(json.dumps(stored).lower()) if isinstance(stored, dict) else []
+    bits = [int(each) for groups in found for each in groups if each]
+    return min((width for width in STORED_BITS if bits and width >= bits[0] > 0), default=None)

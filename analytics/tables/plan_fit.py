@@ -56,26 +56,23 @@ _PRICE_KINDS = {
     "lowest": tr("lowest of a marketplace"),
 }
 _SOFTWARE = {
-    "CUDA": tr("CUDA: vLLM, SGLang, TensorRT-LLM and llama.cpp run. vLLM needs a card of Volta (2017) or later."),
-    "ROCm": tr(
-        "ROCm: vLLM, SGLang and llama.cpp run in their ROCm builds. TensorRT-LLM and other CUDA programs do not run."
+    "CUDA": tr(
+        "CUDA: vLLM, SGLang, TensorRT-LLM and llama.cpp serve, PyTorch with bitsandbytes, FSDP and DeepSpeed trains. vLLM needs a card of Volta (2017) or later."
     ),
-    "Gaudi": tr("Gaudi: vLLM runs with Intel's plugin. Other servers and CUDA programs must be ported."),
-    "oneAPI": tr("oneAPI: vLLM runs on its XPU backend, llama.cpp with SYCL. CUDA programs do not run."),
+    "ROCm": tr(
+        "ROCm: vLLM, SGLang and llama.cpp serve, PyTorch with bitsandbytes and FSDP trains, in their ROCm builds. TensorRT-LLM and other CUDA programs do not run."
+    ),
+    "Gaudi": tr(
+        "Gaudi: vLLM serves with Intel's plugin, PyTorch trains by Optimum for Habana. Other servers and CUDA programs must be ported."
+    ),
+    "oneAPI": tr(
+        "oneAPI: vLLM serves on its XPU backend, llama.cpp with SYCL, and PyTorch's XPU backend trains. CUDA programs do not run."
+    ),
     "MPS": tr(
-        "MPS: llama.cpp and MLX run, vLLM with a plugin for Metal. CUDA programs do not run. The GPU shares the host's memory: macOS lets it take two thirds up to 32 GB and three quarters above."
+        "MPS: llama.cpp and MLX serve, vLLM with a plugin for Metal; MLX and PyTorch train. CUDA programs do not run. The GPU shares the host's memory: macOS lets it take two thirds up to 32 GB and three quarters above."
     ),
 }
 """What runs on the cards of each software, and what that means for a model's server."""
-_TRAINING_SOFTWARE = {
-    "CUDA": tr("CUDA: PyTorch, bitsandbytes, FSDP, DeepSpeed and Unsloth train here."),
-    "ROCm": tr("ROCm: PyTorch's ROCm build, FSDP and bitsandbytes train here. CUDA kernels do not run."),
-    "Gaudi": tr("Gaudi: PyTorch trains here with Intel's plugin, by Optimum for Habana. CUDA kernels do not run."),
-    "oneAPI": tr("oneAPI: PyTorch's XPU backend and bitsandbytes train here. CUDA kernels do not run."),
-    "MPS": tr(
-        "MPS: MLX and PyTorch's MPS backend train here, on one GPU. It shares the host's memory: macOS lets it take two thirds up to 32 GB and three quarters above."
-    ),
-}
 
 
 def hourly(currency: str | None) -> tuple[Column, Column]:
@@ -86,11 +83,10 @@ def hourly(currency: str | None) -> tuple[Column, Column]:
     )
 
 
-def software_notes(options: Iterable[CardOption], *, for_training: bool = False) -> tuple[Sentence, ...]:
-    """Return what serves, or trains, a model on some cards."""
+def software_notes(options: Iterable[CardOption]) -> tuple[Sentence, ...]:
+    """Return what runs on some cards."""
     found = {option.card.software for option in options}
-    table = _TRAINING_SOFTWARE if for_training else _SOFTWARE
-    return tuple(words for software, words in table.items() if software in found)
+    return tuple(words for software, words in _SOFTWARE.items() if software in found)
 
 
 def memory_table(found: ModelFit) -> Table:
@@ -138,19 +134,15 @@ def fitted_model(found: ModelFit) -> Table:
 def missing_model(name: str, lacks: Sequence[str], uneven: str | None) -> tuple[Table, Table]:
     """Return why a model is not estimated, in words and for programs."""
     called = plain(name, NAME_MOST)
-    why = (
-        tr(
-            "{name} lacks {keys}, so its memory is unknown. Give --params to use a typical layout of that size.",
-            name=called,
-            keys=", ".join(lacks),
-        )
-        if lacks
-        else tr(
-            "{name} has layers that differ in ways that no formula here knows ({key}). Give --params to use a typical layout of that size.",
-            name=called,
-            key=uneven or "",
-        )
+    why = tr(
+        "{name} lacks {keys}, so its memory is unknown. Give --params to use a typical layout of that size.",
+        name=called,
+        keys=", ".join(lacks),
     )
+    if uneven:
+        why = tr(
+            "{name} is not estimated: no formula here knows layers with {key}. Give --params.", name=called, key=uneven
+        )
     words = Table(
         name="memory",
         title=tr("Memory that the model needs"),
@@ -189,7 +181,7 @@ def fleet_cards(found: ModelFit, currency: str | None) -> Table:
         notes=(
             *_unknown_notes(found),
             *_price_notes(found.fleet, currency),
-            *software_notes((each.option for each in found.fleet), for_training=isinstance(found.work, Training)),
+            *software_notes(each.option for each in found.fleet),
             _bounds_note(found),
             *_measured_notes(found.fleet),
         ),
@@ -220,7 +212,7 @@ def market_cards(found: ModelFit, currency: str | None) -> Table:
         ),
         notes=(
             *_price_notes(found.market, currency),
-            *software_notes((each.option for each in found.market), for_training=isinstance(found.work, Training)),
+            *software_notes(each.option for each in found.market),
             tr(
                 "Prices come from the site's table, otherwise from public list prices; `fallow prices` shows their dates. GeForce cards are listed for sites that may run them."
             ),
@@ -354,11 +346,7 @@ def _layer_notes(found: ModelFit) -> list[Sentence]:
         )
     if shape.state_layers:
         notes.append(
-            tr(
-                "{state} of {layers} layers have a state instead of keys and values. Their weights are estimated to about 5 %.",
-                state=shape.state_layers,
-                layers=shape.layers,
-            )
+            tr("{state} of {layers} layers keep a state, not tokens.", state=shape.state_layers, layers=shape.layers)
         )
     if shape.beside is None:
         notes.append(tr("A part for pictures or sound is not counted: the file does not describe it."))

@@ -198,7 +198,7 @@ def test_what_a_config_lacks_is_said_and_the_rest_answered(fleet_lake: Lake, tmp
     assert missing == {"name": "odd.json", "missing_keys": ["vocab_size"], "uneven_key": None}
     config.write_text(json.dumps(LLAMA | {"hybrid_override_pattern": "M-M*-"}))
     said = text(fleet_lake, "fit", "--config-json", str(config))
-    assert "odd.json has layers that differ in ways that no formula here knows (hybrid_override_pattern)." in said
+    assert "odd.json is not estimated: no formula here knows layers with hybrid_override_pattern." in said
 
 
 def test_a_model_of_short_texts_is_asked_for_no_longer_ones(fleet_lake: Lake, tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_model_of_short_texts_is_asked_for_no_longer_ones(fleet_lake: Lake, tm
     assert answer(fleet_lake, "fit", "--config-json", str(config))["fit_model"][0]["work"]["context"] == 2048
     said = text(fleet_lake, "fit", "--config-json", str(config), "--context", "8192", "--train", "qlora")
     assert "the model takes at most 2,048 tokens at once" in said
-    assert "MLX and PyTorch's MPS backend train here" in said
+    assert "MLX and PyTorch train" in said
 
 
 def test_a_file_of_narrow_weights_is_served_as_it_is(fleet_lake: Lake, tmp_path: Path) -> None:

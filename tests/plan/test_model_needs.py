@@ -24,7 +24,14 @@ from analytics.plan.model_needs import (
     training_need,
     weight_bytes,
 )
-from analytics.plan.model_shapes import TYPICAL, ModelShape, missing_keys, read_config, shape_of, typical_shape
+from analytics.plan.model_shapes import (
+    ModelShape,
+    missing_keys,
+    read_config,
+    shape_of,
+    typical_shape,
+    typical_shapes,
+)
 from fallow.errors import UsageError
 from tests.plan.published_memory import MEASUREMENTS, PAGE, SHAPES, with_table
 
@@ -225,7 +232,7 @@ def test_what_is_no_size_is_refused(wrong: str) -> None:
 
 
 def test_the_layouts_have_the_sizes_in_their_names() -> None:
-    sizes = [round(shape.parameters / 1e9, 2) for shape in TYPICAL]
+    sizes = [round(shape.parameters / 1e9, 2) for shape in typical_shapes()]
     assert sizes == [0.12, 0.49, 1.24, 3.21, 8.03, 14.77, 32.76, 70.55, 405.85]
 
 
