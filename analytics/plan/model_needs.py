@@ -39,8 +39,6 @@ _FREE_SHARE = {True: 0.1, False: 0.7}
 length, and of many (in-sample, docs/fit.md)."""
 _MOST_FREE = {True: 0.2, False: 1.1}
 """The same, at most: the largest of the figures that set it."""
-_UPDATE = {"mixed": 4, "bf16": 2, "fp32": 4}
-"""Bytes that PyTorch's AdamW takes for each parameter while it updates all at once (its `foreach`)."""
 _QLORA_BITS = 4.5
 """Bits of a weight in NF4 with a 32-bit scale for 64 of them, as bitsandbytes stores them by default."""
 
@@ -124,7 +122,9 @@ def training_need(shape: ModelShape, training: Training, cards: int = 1) -> Memo
     if training.method == "full":
         eight_bit = training.optimizer == "adamw8bit"
         states = _EIGHT_BIT_STATES if eight_bit else _STATES[training.precision]
-        updating = 0.0 if eight_bit else parameters * _UPDATE[training.precision] / cards
+        # PyTorch's AdamW updates all parameters at once (`foreach`), in copies of what it updates
+        width = _MASTER[training.precision] or _WEIGHT[training.precision]
+        updating = 0.0 if eight_bit else parameters * width / cards
         weights = parameters * _WEIGHT[training.precision]
         gradients = parameters * _GRADIENT[training.precision]
         optimizer, adapters = parameters * (_MASTER[training.precision] + states), 0.0

@@ -263,7 +263,7 @@ class _Layout:
             return layers, 0
         if every or isinstance(attention, list):
             return layers - (layers // every if every else len(attention)), 0
-        return 0, self._windowed(layers) if self.window() else 0
+        return 0, self._windowed(layers) if self.window() and not self.value("encoder_only") else 0
 
     def _windowed(self, layers: int) -> int:
         pattern = self.value("window_pattern")
@@ -335,7 +335,7 @@ def shape_of(config: Mapping[str, Any], name: str) -> ModelShape:
         state_layers=state_layers,
         state_width=state or hidden * (number("expand") or 2) if state_layers else 0,
         window_layers=window_layers,
-        window=layout.window() if window_layers else 0,
+        window=layout.window(),
         beside=_beside(config),
         most_tokens=number("most_tokens"),
         file_bits=_file_bits(config),

@@ -299,72 +299,51 @@ def _model_words(found: ModelFit) -> str:
 
 
 def _memory_notes(found: ModelFit) -> list[Sentence]:
+    """Return what is known of the layout, and what the model's files say of its weights."""
     shape = found.shape
-    notes: list[Sentence] = []
-    if shape.is_typical:
-        notes.append(
-            tr(
-                "Only the size is known. Layers, heads and vocabulary are those of {name} ({layers} layers, {kv} of {heads} heads keep keys and values). Give --config-json for the model's own layout.",
-                name=shape.name,
-                layers=shape.layers,
-                kv=shape.kv_heads,
-                heads=shape.heads,
-            )
-        )
-    if shape.experts > 1:
-        notes.append(
-            tr(
-                "{active} of {experts} experts work on each token: {billions} billion parameters. All experts are in memory.",
-                experts=shape.experts,
-                active=shape.active_experts,
-                billions=Number(shape.active / 1e9, 1),
-            )
-        )
-    notes += _layer_notes(found)
-    if shape.is_encoder:
-        notes.append(tr("The model is an encoder: it keeps no keys and values, and generates no tokens."))
-    notes.append(
+    tokens = found.work.context if isinstance(found.work, Serving) else found.work.sequence
+    notes = (
+        shape.is_typical
+        and tr(
+            "Only the size is known. Layers, heads and vocabulary are those of {name} ({layers} layers, {kv} of {heads} heads keep keys and values). Give --config-json for the model's own layout.",
+            name=shape.name,
+            layers=shape.layers,
+            kv=shape.kv_heads,
+            heads=shape.heads,
+        ),
+        shape.experts > 1
+        and tr(
+            "{active} of {experts} experts work on each token: {billions} billion parameters. All experts are in memory.",
+            experts=shape.experts,
+            active=shape.active_experts,
+            billions=Number(shape.active / 1e9, 1),
+        ),
+        shape.window_layers
+        and tr(
+            "{windowed} of {layers} layers keep keys and values of the last {window} tokens only. An engine that keeps them all needs more.",
+            windowed=shape.window_layers,
+            layers=shape.layers,
+            window=shape.window,
+        ),
+        shape.state_layers
+        and tr("{state} of {layers} layers keep a state, not tokens.", state=shape.state_layers, layers=shape.layers),
+        shape.beside is None and tr("A part for pictures or sound is not counted: the file does not describe it."),
+        shape.beside
+        and tr(
+            "Parts for pictures and sound, and embeddings of each layer, are counted in 16 bits: {billions} billion parameters. What they compute is not counted.",
+            billions=Number(shape.beside / 1e9, 2),
+        ),
+        shape.most_tokens
+        and tokens > shape.most_tokens
+        and tr("By its file, the model takes at most {tokens} tokens at once.", tokens=shape.most_tokens),
+        shape.file_bits
+        and tr("The model's files hold its weights in {bits} bits (quantization_config).", bits=shape.file_bits),
+        shape.is_encoder and tr("The model is an encoder: it keeps no keys and values, and generates no tokens."),
         tr(
             "Estimated by the formulas in docs/fit.md, which compares them with published measurements, including misses."
-        )
+        ),
     )
-    return notes
-
-
-def _layer_notes(found: ModelFit) -> list[Sentence]:
-    """Return what the layout has beside layers with full attention, and what the model's files say of its weights."""
-    shape = found.shape
-    notes: list[Sentence] = []
-    if shape.window_layers and not shape.is_encoder:
-        notes.append(
-            tr(
-                "{windowed} of {layers} layers keep keys and values of the last {window} tokens only. An engine that keeps them all needs more.",
-                windowed=shape.window_layers,
-                layers=shape.layers,
-                window=shape.window,
-            )
-        )
-    if shape.state_layers:
-        notes.append(
-            tr("{state} of {layers} layers keep a state, not tokens.", state=shape.state_layers, layers=shape.layers)
-        )
-    if shape.beside is None:
-        notes.append(tr("A part for pictures or sound is not counted: the file does not describe it."))
-    elif shape.beside:
-        notes.append(
-            tr(
-                "Parts for pictures and sound, and embeddings of each layer, are counted in 16 bits: {billions} billion parameters. What they compute is not counted.",
-                billions=Number(shape.beside / 1e9, 2),
-            )
-        )
-    tokens = found.work.context if isinstance(found.work, Serving) else found.work.sequence
-    if shape.most_tokens is not None and tokens > shape.most_tokens:
-        notes.append(tr("By its file, the model takes at most {tokens} tokens at once.", tokens=shape.most_tokens))
-    if shape.file_bits is not None:
-        notes.append(
-            tr("The model's files hold its weights in {bits} bits (quantization_config).", bits=shape.file_bits)
-        )
-    return notes
+    return [each for each in notes if isinstance(each, Sentence)]
 
 
 def _cheapest(options: Sequence[FittedOption], currency: str | None, nothing: str) -> str:
