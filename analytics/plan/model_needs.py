@@ -115,8 +115,9 @@ def serving_need(shape: ModelShape, serving: Serving, cards: int = 1) -> MemoryN
 def training_need(shape: ModelShape, training: Training, cards: int = 1) -> MemoryNeed:
     """Return the share of each card.
 
-    Parts: weights, gathered, gradients, optimizer, adapters, activations, logits, free, updating, runtime. Bytes per parameter as in ZeRO (Rajbhandari et al. 2020, section 3.1), activations as in Korthikanti et al. 2022
-    (section 4), with the layout's own widths.
+    Parts: weights, gathered, gradients, optimizer, adapters, activations, logits, free, updating, runtime. Bytes per
+    parameter as in ZeRO (Rajbhandari et al. 2020, section 3.1), activations as in Korthikanti et al. 2022 (section 4),
+    with the layout's own widths. An update comes after the backward pass, and the allocator reuses its blocks.
     """
     parameters = shape.parameters
     if training.method == "full":
@@ -149,10 +150,7 @@ def training_need(shape: ModelShape, training: Training, cards: int = 1) -> Memo
         ("activations", activations),
         ("logits", logits),
         ("free", free),
-        (
-            "updating",
-            max(0.0, updating - passing - free),
-        ),  # they are gone by then, and the allocator reuses their blocks
+        ("updating", max(0.0, updating - passing - free)),
         ("runtime", RUNTIME_BYTES),
         perhaps=_MOST_FREE[training.is_packed] * passing - free,
     )

@@ -20,7 +20,8 @@ _MOST = 10**9
 _COUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmbt]?)", re.IGNORECASE)
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 _BITS = re.compile(
-    r'"bits": (\d+)|"weights": \{[^{}]*"num_bits": (\d+)|load_in_(\d+)bit": true|"quant_\w+": "[^"]*?(?:fp|int|nf|w)(\d+)'
+    r'"n?bits": (\d+)|"weights?": (?:\[?\{[^{}]*"(?:num_bits|dtype)": )?"?(?:fp|int)?(\d+)'
+    r'|load_in_(\d+)bit": true|"quant_\w+": "[^"]*?(?:fp|int|nf|w)(\d+)'
 )
 
 STORED_BITS = {16: 16.0, 8: 8.0, 4: 4.25}
@@ -209,8 +210,10 @@ def missing_keys(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def uneven_key(config: Mapping[str, Any]) -> str | None:
-    """Return the key that says that a model's layers differ in ways that the estimate does not know; None without one."""
-    return next((key for key in _data()["parts"]["uneven"] if config.get(key)), None)
+    """Return what says that a model's layers differ in ways that the estimate does not know; None without."""
+    kind, parts = str(config.get("model_type", "")), _data()["parts"]
+    keys = [key for key in parts["uneven"] if config.get(key)]
+    return next(iter(keys), f"model_type {kind}" if kind.startswith(tuple(parts["uneven_types"])) else None)
 
 
 def _defaults(config: Mapping[str, Any], table: str) -> Mapping[str, Any]:

@@ -31,6 +31,7 @@ from analytics.plan.model_shapes import (
     shape_of,
     typical_shape,
     typical_shapes,
+    uneven_key,
 )
 from fallow.errors import UsageError
 from tests.plan.published_memory import MEASUREMENTS, PAGE, SHAPES, with_table
@@ -127,6 +128,9 @@ def test_layers_with_a_window_keep_its_tokens_only() -> None:
         ({"quant_method": "bitsandbytes", "load_in_4bit": True, "load_in_8bit": False}, 4),
         ({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 8}}}}, 8),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 4),
+        ({"quant_method": "quark", "global_quant_config": {"weight": {"dtype": "fp4", "group_size": 32}}}, 4),
+        ({"quant_method": "hqq", "quant_config": {"weight_quant_params": {"group_size": 64, "nbits": 4}}}, 4),
+        ({"quant_method": "torchao", "quant_type": "int4_weight_only"}, 4),
         ({"quant_method": "heard_of_by_nobody"}, None),
         (None, None),
     ],
@@ -179,6 +183,11 @@ def test_what_a_config_lacks_is_named() -> None:
     for wrong in ("many", -1, 0, True, 1.5, 10**30, None):
         assert missing_keys(LLAMA | {"num_hidden_layers": wrong}) == ("num_hidden_layers",)
     assert missing_keys(GPT2) == ()
+    assert [uneven_key(LLAMA | more) for more in ({}, {"block_configs": [{}]}, {"model_type": "nemotron_h"})] == [
+        None,
+        "block_configs",
+        "model_type nemotron_h",
+    ]
 
 
 @pytest.mark.parametrize("kind", ["llama", "mistral", "", "heard_of_by_nobody"])
