@@ -285,8 +285,8 @@ class _Layout:
 
     def dense(self, layers: int) -> int:
         """Return how many layers of a model with experts have none."""
-        if isinstance(freq := self.value("moe_layer_freq"), list):
-            return freq.count(0)
+        if isinstance(listed := self.value("expert_layers"), list):
+            return listed.count(0) + listed.count("dense")
         every = self.number("experts_interval") or 1
         first = self.number("dense_layers") or 0
         listed = self.value("mlp_only_layers")
