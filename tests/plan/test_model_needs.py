@@ -256,7 +256,7 @@ def parts(need: MemoryNeed) -> dict[str, float]:
 
 def test_at_least_twelve_published_measurements_are_met_out_of_sample_in_serving_and_training_each() -> None:
     tested = [each for each in MEASUREMENTS if not each.in_sample]
-    for kind, as_today in ((Serving, 23), (Training, 52)):
+    for kind, as_today in ((Serving, 23), (Training, 53)):
         own = [each for each in tested if isinstance(each.work, kind)]
         hits = [each for each in own if each.is_hit]
         assert as_today <= len(hits) < len(own), "misses are shown too"
