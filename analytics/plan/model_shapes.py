@@ -246,11 +246,10 @@ class _Layout:
 
     def is_gated(self) -> bool:
         """Return whether the feed-forward layers have a third matrix."""
-        known = self.value("gated")
-        activation = self.value("activation")
-        if isinstance(activation, str) and activation.startswith("gated-"):
-            return True
-        return bool(known) if known is not None else str(activation or "").lower() in _data()["parts"]["gated"]
+        known, activation = self.value("gated"), str(self.value("activation") or "").lower()
+        if known is None or activation.startswith("gated-"):
+            return activation in _data()["parts"]["gated"]
+        return bool(known)
 
     def kinds(self, layers: int) -> tuple[int, int]:
         """Return how many layers have a state instead of attention, and how many a window."""
@@ -274,14 +273,11 @@ class _Layout:
             return layers * pattern.count("L") // len(pattern)
         if isinstance(pattern, int) and pattern > 1:
             return layers - layers // pattern
-        whole = self.number("max_window_layers")
-        return max(0, layers - whole) if whole else layers
+        return max(0, layers - (self.number("max_window_layers") or 0))
 
     def window(self) -> int:
         """Return the tokens that an attention with a window reaches back; 0 without one."""
-        if self.value("use_sliding_window") is False:
-            return 0
-        return self.number("window") or 0
+        return 0 if self.value("use_sliding_window") is False else self.number("window") or 0
 
     def dense(self, layers: int) -> int:
         """Return how many layers of a model with experts have none."""
