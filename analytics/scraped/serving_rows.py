@@ -121,7 +121,7 @@ def served_models(samples: Samples, since_ms: int, until_ms: int) -> ServedModel
     read = read.join(chosen.unique("server", keep="first", maintain_order=True), on=["server", "source"], how="semi")
     read = read.filter(pl.col("rank") == pl.col("rank").min().over("server", "model", "column"))
     # copies of one count, and a counter under its name with and without _total
-    once = read.group_by(*_SERIES, "mean", "is_level", "time_ms").agg(
+    once = read.group_by(*_SERIES, "mean", "is_level", "is_part", "time_ms").agg(
         value=pl.when(pl.col("value").null_count() == 0).then(pl.col("value").max())
     )
     scrapes = read.select("server", "time_ms").unique().sort("server", "time_ms")
@@ -143,8 +143,8 @@ def _levels(once: pl.DataFrame) -> dict[str, pl.DataFrame]:
     divisors = once.filter("is_divisor").select("server", "model", "column", "key", "time_ms", over="value")
     values = once.filter(~pl.col("is_divisor"))
     known = values.join(divisors, on=["server", "model", "column", "key", "time_ms"], how="left", nulls_equal=True)
-    is_share = pl.col("column").is_in(divisors["column"].unique().implode()) & pl.col("over").is_not_null()
-    value = pl.when(is_share).then(pl.col("value") / pl.col("over")).otherwise("value")
+    share = pl.when(pl.col("over") > 0).then(pl.col("value") / pl.col("over"))
+    value = pl.when("is_part").then(share).otherwise("value")  # without its whole, a part is no share, not even 0 or 1
     known = known.with_columns(value=pl.when(value >= 0).then(value))
     figure = pl.when(pl.col("mean").first()).then(pl.col("value").mean()).otherwise(pl.col("value").sum())
     impossible = (pl.col("value").null_count() > 0) | (pl.col("mean").first() & (pl.col("value").max() > 1))
@@ -181,6 +181,7 @@ _MEANING_SCHEMA = {
     "column": pl.String(),
     "is_divisor": pl.Boolean(),
     "is_level": pl.Boolean(),
+    "is_part": pl.Boolean(),
     "mean": pl.Boolean(),
     "rank": pl.UInt32(),
     "key": pl.UInt32(),
@@ -203,17 +204,15 @@ def _meanings(labels: Sequence[Labels]) -> tuple[tuple[InferenceServer, ...], pl
         server = servers.setdefault(_server(each, engine), len(servers))
         source = "/".join((each.get("job", ""), *replicas_of(each)))
         model = engine.model(lambda name, each=each: each.get(name, ""))  # type: ignore[misc]
-        for quantity, rank, is_divisor, dropped in _roles(engine, each):
+        for quantity, rank, is_divisor, is_part, dropped in _roles(engine, each):
             key = keys.setdefault(tuple(sorted((k, v) for k, v in each.items() if k not in dropped)), len(keys))
-            is_level = quantity in engine.levels
-            rows.append(
-                (number, server, source, model, quantity.column, is_divisor, is_level, quantity.mean, rank, key)
-            )
+            role = (quantity.column, is_divisor, quantity in engine.levels, is_part, quantity.mean, rank, key)
+            rows.append((number, server, source, model, *role))
     return tuple(servers), pl.DataFrame(rows, _MEANING_SCHEMA, orient="row")
 
 
-def _roles(engine: Engine, labels: Labels) -> Iterator[tuple[EngineMetric, int, bool, tuple[str, ...]]]:
-    """Yield the columns that a series fills, with the rank of its metric, whether it is the divisor, and labels that do not distinguish it."""
+def _roles(engine: Engine, labels: Labels) -> Iterator[tuple[EngineMetric, int, bool, bool, tuple[str, ...]]]:
+    """Yield the columns that a series fills, with the rank of its metric, whether it is the divisor, whether it has one, and labels that do not distinguish it."""
     name = labels.get("__name__", "").removesuffix(TOTAL)
     for quantity in engine.quantities:
         for rank, source in enumerate(quantity.sources):
@@ -221,7 +220,8 @@ def _roles(engine: Engine, labels: Labels) -> Iterator[tuple[EngineMetric, int, 
                 if metric.takes(name, labels):
                     # of a share, both parts differ by name and label only
                     own = (source.label, source.parts[-1].label) if source.over else ()
-                    yield quantity, rank, bool(is_divisor), ("__name__", *engine.copies, *own)
+                    is_part = source.over is not None and not is_divisor
+                    yield quantity, rank, bool(is_divisor), is_part, ("__name__", *engine.copies, *own)
 
 
 def _server(labels: Labels, engine: Engine) -> InferenceServer:

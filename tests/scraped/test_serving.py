@@ -12,7 +12,9 @@ import pytest
 
 from analytics.frames import read_frame
 from analytics.plan.fit import OUTPUT_WEIGHT, measured_tokens
+from analytics.scraped.samples import SAMPLE_SCHEMA, Samples
 from analytics.scraped.server.metrics_server import MetricsServer
+from analytics.scraped.serving_rows import served_models
 from fallow.clock import SystemClock, format_ms
 from fallow.schema import SERVING
 from tests.findings.conftest import context_of
@@ -93,6 +95,26 @@ def test_what_an_engine_served_is_in_the_lake_to_the_token(server: HeldServer, l
     assert rows["running_requests"].max() == 6
     if page == "vllm":
         assert rows["time_to_first_token_s"].drop_nulls().len() > 400
+
+
+@pytest.mark.parametrize(
+    ("used", "most", "share"), [(1.0, 40.0, 0.025), (1.0, None, None), (0.0, None, None), (0.0, 0.0, None)]
+)
+def test_used_blocks_of_a_kv_cache_are_a_share_of_a_known_number_alone(
+    used: float, most: float | None, share: float | None
+) -> None:
+    about = {"instance": "10.0.0.1:8002", "job": "triton", "model": "chat", "version": "1"}
+    blocks = {"used": used, "max": most}
+    labels = [
+        {**about, "__name__": "nv_trt_llm_kv_cache_block_metrics", "kv_cache_block_type": kind}
+        for kind, value in blocks.items()
+        if value is not None
+    ]
+    labels.append({**about, "__name__": "nv_inference_request_success"})
+    values = [*(value for value in blocks.values() if value is not None), 5.0]
+    rows = [(number, at_ms, value) for number, value in enumerate(values) for at_ms in (0, 15_000)]
+    found = served_models(Samples(tuple(labels), pl.DataFrame(rows, SAMPLE_SCHEMA, orient="row")), 0, 60_000)
+    assert found.rows["kv_cache_used_ratio"].to_list() == [share]
 
 
 def test_replicas_engines_and_a_restart_add_up(server: HeldServer, lake: Lake) -> None:
