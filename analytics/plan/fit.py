@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -10,8 +11,9 @@ from importlib import resources
 
 import polars as pl
 
-from analytics.cards import words
+from analytics.cards import card, words
 from analytics.frames import with_mapped
+from analytics.mig import MIG_PREFIX
 from analytics.money.energy import KNOWN_MIN, MJ_PER_KWH
 from analytics.money.prices import PriceBook
 from analytics.plan.model_needs import (
@@ -20,12 +22,13 @@ from analytics.plan.model_needs import (
     Serving,
     TokenBounds,
     Training,
+    peak_rate,
     serving_bounds,
     serving_need,
     training_bounds,
     training_need,
 )
-from analytics.plan.model_shapes import STORED_BITS, ModelShape
+from analytics.plan.model_shapes import STORED_BITS, ModelShape, has_experts
 from analytics.plan.seen_work import (
     COUNTS,
     CardOption,
@@ -38,7 +41,7 @@ from analytics.plan.seen_work import (
     times_as_long,
     unknown_models,
 )
-from analytics.rules.preallocated import parameters_of
+from analytics.rules.preallocated import bytes_per_parameter, parameters_of
 from analytics.workloads.cards import Offer
 from analytics.workloads.model import Context, once_per_context
 from fallow.clock import HOUR_MS, SECOND_MS, floor_ms
@@ -69,6 +72,41 @@ class MeasuredTokens:
     """Cost of the GPU time; None if any part has no price."""
     kwh: float | None
     """Energy of the GPUs; None if known for less than 90 % of the time."""
+    used_cost: float | None
+    """Cost of the time in which kernels ran: each hour's cost times its utilization. None as `cost` and `kwh`, and for MIG instances."""
+    is_whole: bool
+    """False if some of the GPUs are MIG instances."""
+
+    @property
+    def all_tokens(self) -> float | None:
+        """Return prompt and generated tokens; None if either is unknown."""
+        return None if self.prompt_tokens is None else self.prompt_tokens + self.tokens
+
+    @property
+    def allocated_cost_per_million(self) -> float | None:
+        """Return the whole cost per million tokens in and out, OpenCost's basis `allocation`; None if unknown, or without tokens."""
+        return None if self.cost is None or not self.all_tokens else self.cost / self.all_tokens * MILLION
+
+    @property
+    def used_cost_per_million(self) -> float | None:
+        """Return the cost of the used time per million tokens in and out, OpenCost's basis `usage`; None as there."""
+        return None if self.used_cost is None or not self.all_tokens else self.used_cost / self.all_tokens * MILLION
+
+    @property
+    def tflops_per_gpu(self) -> float | None:
+        """Return the estimated TFLOP/s of a GPU: 2 operations per token and active parameter; None if either is unknown."""
+        active = active_parameters(self.served)
+        if active is None or self.all_tokens is None or not self.gpu_ms:
+            return None
+        return 2 * active * self.all_tokens * SECOND_MS / self.gpu_ms / 1e12
+
+    @property
+    def peak_share(self) -> float | None:
+        """Return these as a share of the card's dense peak in the weights' number format; None if unknown, or impossible."""
+        known = card(self.card) if self.is_whole else None
+        peak = None if known is None else peak_rate(known, round(8 * bytes_per_parameter(self.served)))[0]
+        share = None if self.tflops_per_gpu is None or not peak else self.tflops_per_gpu / peak
+        return None if share is None or share > 1 else share  # prompt tokens from a cache took no operations
 
     @property
     def tokens_per_gpu_s(self) -> float | None:
@@ -109,14 +147,20 @@ def measured_tokens(context: Context, gpus: Collection[str] | None = None) -> tu
     """
     hours = _server_hours(context)
     own = hours if gpus is None else hours.filter(pl.col("gpu").is_in(list(gpus)))
-    is_known = pl.col("energy_ms").cast(pl.Int64).sum() >= KNOWN_MIN * HOUR_MS * pl.len()
+    is_known, is_seen = (
+        pl.col(name).cast(pl.Int64).sum() >= KNOWN_MIN * HOUR_MS * pl.len() for name in ("energy_ms", "observed_ms")
+    )
+    cost, used = pl.col("rate") * pl.col("part"), pl.col("gpu_util_mean_pct") / 100
+    is_priced = pl.col("rate").is_not_null().all()
     found = own.group_by("served", "card", *_PAYER).agg(
         gpu_ms=(pl.col("part") * HOUR_MS).sum(),
         prompt_tokens=pl.when(pl.col("prompt_tokens").null_count() == 0).then(pl.col("prompt_tokens").sum()),
         tokens=pl.col("tokens").sum(),
         most_running=pl.col("running_requests_max").max(),
-        cost=pl.when(pl.col("rate").is_not_null().all()).then((pl.col("rate") * pl.col("part")).sum()),
+        cost=pl.when(is_priced).then(cost.sum()),
         kwh=pl.when(is_known).then((pl.col("energy_mj") * pl.col("part")).sum() / MJ_PER_KWH),
+        used_cost=pl.when(is_priced & is_seen).then((cost * used).sum()),
+        is_whole=~pl.col("gpu").str.starts_with(MIG_PREFIX).any(),
     )
     ordered = found.sort("gpu_ms", "served", "card", *_PAYER, descending=[True, *[False] * 4])
     return tuple(MeasuredTokens(*row) for row in ordered.iter_rows())
@@ -126,7 +170,7 @@ def measured_tokens(context: Context, gpus: Collection[str] | None = None) -> tu
 def _server_hours(context: Context) -> pl.DataFrame:
     """Return hours of a server on a GPU.
 
-    `gpu`, `served`, `card`, `namespace`, `team`, `part` (share of the hour), `tokens` and `prompt_tokens` (this GPU's share), `rate`, energy.
+    `gpu`, `served`, `card`, `namespace`, `team`, `part` (share of the hour), `tokens` and `prompt_tokens` (this GPU's share), `rate`, energy and utilization.
     """
     since_ms = floor_ms(context.since_ms, HOUR_MS)  # the hour in which the observed time begins
     rows = context.rollups.serving(since_ms).filter(pl.col("gpu").is_not_null(), pl.col("scrape_count") > 0)
@@ -142,8 +186,8 @@ def _server_hours(context: Context) -> pl.DataFrame:
     known = rows.filter(pl.col("gpu").is_in(list(inventory.devices)))
     schema = {"card": pl.String(), "rate": pl.Float64()}
     priced = with_mapped(known, ("gpu",), schema, lambda gpu: (inventory.model(inventory.card_of(gpu)), rate_of(gpu)))
-    energy = context.rollups.hourly("energy_mj", "energy_ms", since_ms=since_ms)
-    return priced.join(energy, on=("host", "gpu", "time"), how="left")
+    measured = ("energy_mj", "energy_ms", "observed_ms", "gpu_util_mean_pct")
+    return priced.join(context.rollups.hourly(*measured, since_ms=since_ms), on=("host", "gpu", "time"), how="left")
 
 
 def _with_payers(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
@@ -160,6 +204,20 @@ def _with_payers(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
     return met.join(named, on=["user", "namespace"], how="left", nulls_equal=True).drop(
         "account", "user", "at", "until"
     )
+
+
+_ACTIVE = re.compile(r"(?<![a-z0-9])a(\d+(?:\.\d+)?)b(?![a-z0-9])")
+
+
+def active_parameters(served: str) -> float | None:
+    """Return the parameters that work on each token, by a model's name.
+
+    `Qwen3-30B-A3B` states 3e9. Of a model without experts all parameters work; with experts, None unless the name states the number.
+    """
+    found = _ACTIVE.search(served.lower().replace("_", "-"))
+    if found is not None:
+        return float(found[1]) * 1e9
+    return None if has_experts(served) else parameters_of(served)
 
 
 @dataclass(frozen=True)

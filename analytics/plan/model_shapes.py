@@ -159,6 +159,15 @@ def _data() -> Mapping[str, Mapping[str, Any]]:
     return tomllib.loads(resources.files(__package__).joinpath("architectures.toml").read_text(encoding="utf-8"))
 
 
+def has_experts(served: str) -> bool:
+    """Return whether a model's name is that of a model with experts: `8x7B`, `MoE`, or an architecture that has them by default."""
+    name = served.rpartition("/")[2].lower().replace("-", "_")
+    kinds = tuple(
+        kind for kind, keys in _data()["all"].items() if any(key in keys for key in _data()["keys"]["experts"])
+    )
+    return name.startswith(kinds) or "moe" in name or re.search(r"\dx\d", name) is not None
+
+
 @cache
 def typical_shapes() -> tuple[ModelShape, ...]:
     """Return the layouts that stand for a number of parameters (`config.json` of these models on Hugging Face)."""

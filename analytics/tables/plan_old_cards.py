@@ -188,6 +188,20 @@ def token_costs(found: Sequence[MeasuredTokens], prices: PriceBook) -> Table:
             ),
             fact("api_provider", "name", lambda each: price.provider if (price := listed[each.served]) else None),
             fact("api_source", "words", lambda each: price.source if (price := listed[each.served]) else None),
+            column(
+                "allocated_cost_per_million",
+                tr("all tokens, allocated"),
+                "money",
+                lambda each: amount(each.allocated_cost_per_million, currency),
+            ),
+            column(
+                "used_cost_per_million",
+                tr("all tokens, used"),
+                "money",
+                lambda each: amount(each.used_cost_per_million, currency),
+            ),
+            column("estimated_tflops_per_gpu", tr("TFLOP/s, estimated"), "number", "tflops_per_gpu", digits=1),
+            column("estimated_peak_share", tr("of peak, estimated"), "share", "peak_share"),
             column("kwh_per_million", tr("energy, kWh"), "number", lambda each: decimals(each.kwh_per_million, 3)),
             fact("cost", "money", lambda each: amount(each.cost, currency)),
             fact("kwh", "number"),
@@ -200,6 +214,12 @@ def token_costs(found: Sequence[MeasuredTokens], prices: PriceBook) -> Table:
             tr(
                 "Per million: the whole cost over the generated tokens. Input and output: the same cost split over both, where an output token costs as much as {weight} input tokens.",
                 weight=Number(OUTPUT_WEIGHT),
+            ),
+            tr(
+                "All tokens: cost per million input and output tokens together, on the two bases of OpenCost. Allocated is the whole time of the GPUs. Used is that time times its utilization. Both count GPUs alone. OpenCost adds CPUs, memory and shared services."
+            ),
+            tr(
+                "TFLOP/s: estimated per GPU over all hours, at 2 operations per token and active parameter. The model's name gives the parameters. Prompt tokens from a cache count too, so the estimate may be too high. Of peak: the share of the card's dense rate for the weights' number format."
             ),
             *_api_notes(stated),
         ),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from analytics.money.prices import PriceBook
-from analytics.plan.fit import api_price, measured_tokens
+from analytics.plan.fit import active_parameters, api_price, measured_tokens
 from analytics.plan.model_needs import MemoryNeed
 from analytics.plan.seen_work import (
     CardOption,
@@ -158,6 +158,33 @@ def test_tokens_cost_what_their_hours_cost_waiting_included(fleet_lake: Lake) ->
     assert found.cost_per_million == pytest.approx(1.861 * 48 / 8.64, rel=0.02)
     assert found.kwh is not None
     assert found.kwh > 1
+
+
+def test_tokens_have_both_bases_of_opencost_and_an_estimated_rate(fleet_lake: Lake) -> None:
+    (alone,) = measured_tokens(context_of(fleet_lake))
+    assert (alone.allocated_cost_per_million, alone.tflops_per_gpu) == (None, None), "input tokens are not known"
+    found = replace(alone, prompt_tokens=3 * alone.tokens)
+    assert found.allocated_cost_per_million == pytest.approx(1.861 * 48 / 8.64 / 4, rel=0.02)
+    assert found.used_cost_per_million == pytest.approx(found.allocated_cost_per_million * 0.6, rel=0.03)
+    assert found.tflops_per_gpu == pytest.approx(2 * 8e9 * 4 * 50 / 1e12, rel=0.02)
+    assert found.peak_share == pytest.approx(3.2 / 362, rel=0.03)
+    assert replace(found, is_whole=False).peak_share is None, "a MIG instance has a part of the card's rate"
+
+
+@pytest.mark.parametrize(
+    ("served", "active"),
+    [
+        ("meta-llama/Llama-3.1-8B-Instruct", 8e9),
+        ("Qwen/Qwen3-30B-A3B-FP8", 3e9),
+        ("mistralai/Mixtral-8x7B-v0.1", None),
+        ("openai/gpt-oss-120b", None),
+        ("deepseek-ai/DeepSeek-R1-Distill-Llama-8B", 8e9),
+        ("allenai/OLMoE-1B-7B", None),
+        ("our-model", None),
+    ],
+)
+def test_active_parameters_are_those_that_a_name_states_or_unknown(served: str, active: float | None) -> None:
+    assert active_parameters(served) == active
 
 
 def test_a_user_who_left_the_gpu_before_the_server_came_pays_for_no_token() -> None:
