@@ -41,6 +41,20 @@ class Interval:
         return self.end_ms - self.start_ms
 
 
+@dataclass(frozen=True)
+class PodServer:
+    """A pod of this host that has metrics, and may be an inference server."""
+
+    namespace: str
+    pod: str
+    url: str
+    """Address of its metrics."""
+    gpus: tuple[str, ...]
+    """GPUs that its processes hold, else those allocated to it."""
+    listed_ms: int
+    """Time of the kubelet's list that names it."""
+
+
 class Collector(ABC):
     """One source of the supervisor's rows."""
 

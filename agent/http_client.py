@@ -2,7 +2,7 @@
 
 `http.client` would cost the supervisor 5.4 MiB and `urllib.request` 7.2 MiB of resident memory. This module costs none,
 because its imports are loaded anyway. It supports the bodies of metrics endpoints: of a given length, in chunks, or up to the
-end of the connection. It follows a redirect to another path of the same server.
+end of the connection. It sends no credentials, and follows a redirect only to another path of the same server.
 """
 
 from __future__ import annotations
@@ -126,6 +126,7 @@ def _length(text: str, base: int) -> int:
 
 URL = re.compile(r"(https?)://(\[[0-9A-Fa-f:.]+\]|[^\s/:?#@\[\]]+)(?::(\d{1,5}))?(/[^\s#?]*)?", re.ASCII)
 _PORTS = {"http": 80, "https": 443}
+_LONGEST_URL = 500
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,21 @@ def _parse(url: str) -> Endpoint:
     return Endpoint(f"{scheme}://{host}{target}", scheme, host, addresses, port, target)
 
 
+def pod_endpoint(url: str) -> Endpoint | None:
+    """Return the endpoint at a pod's IP address; None for a URL of another form."""
+    match = URL.fullmatch(url)
+    if match is None or len(url) > _LONGEST_URL or not (url.isascii() and url.isprintable()):
+        return None
+    scheme, name, port, path = match.groups()
+    address = name.strip("[]")
+    try:
+        socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+    except OSError:
+        return None
+    valid = port is not None and 0 < int(port) < 2**16
+    return Endpoint(url, scheme, f"{name}:{port}", (address,), int(port), path or "/") if valid else None
+
+
 def _loopback(name: str) -> tuple[str, ...]:
     """Return addresses that surely stay on this host. Names other than localhost are refused, because they need a lookup."""
     if name.lower() == "localhost":
@@ -196,14 +212,14 @@ _REDIRECTS = (301, 302, 307, 308)
 _ACCEPT = "text/plain;version=0.0.4, */*;q=0.1"
 
 
-def get(endpoint: Endpoint, timeout_s: float, take: Callable[[bytes], None]) -> str:
-    """Pass the body to `take` block by block, and return the IP address that answered.
+def get(endpoint: Endpoint, timeout_s: float, take: Callable[[bytes], None], redirects: int = _MOST_REDIRECTS) -> str:
+    """Pass the body to `take` block by block, and return the IP address that answered; follow at most `redirects`.
 
     Raises UnreachableError and UnusableError; blocks before an error are not a complete answer.
     """
     deadline_s = time.monotonic() + timeout_s
     target = endpoint.target
-    for _ in range(_MOST_REDIRECTS + 1):
+    for _ in range(redirects + 1):
         with _connect(endpoint, deadline_s) as connection:
             answer = ReceivedAnswer(connection, deadline_s)
             try:
@@ -217,7 +233,7 @@ def get(endpoint: Endpoint, timeout_s: float, take: Callable[[bytes], None]) -> 
                 raise _too_slow(timeout_s) from None
             except OSError as error:
                 raise UnreachableError(f"the connection broke ({error.strerror or error})") from None
-        if status not in _REDIRECTS:
+        if status not in _REDIRECTS or not redirects:
             raise UnusableError(f"it answered with HTTP status {status}")
         target = _same_server(endpoint, headers.get("location", ""))
     raise UnusableError("it redirects too often")

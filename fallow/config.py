@@ -252,6 +252,9 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "serving": (
         ("endpoints", str, "",
          "metrics addresses of inference servers on this host, separated by commas, such as http://127.0.0.1:8000/metrics"),
+        ("pod_namespaces", str, "",
+         "namespaces whose pods on this host are scraped, separated by commas; needs kubernetes.kubelet_url; empty: none",
+         "a server outside the allowed namespaces is never asked"),
         ("interval", parse_duration_ms, "30s", "how often inference servers are scraped",
          "a scrape of some servers has 200 kB"),
     ),

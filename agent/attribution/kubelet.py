@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.attribution.lookups import Background
 from agent.attribution.proc import printable, printable_text
-from agent.collectors import Collector, Interval
+from agent.collectors import Collector, Interval, PodServer
 from agent.own_process import module_command
 from fallow.clock import DAY_MS
 
@@ -48,6 +48,10 @@ class Allocation:
 
     containers: Mapping[str, Sequence[PodContainer]] = field(default_factory=dict)
     asked_ms: int = 0
+
+
+_Pod = tuple[str, str]
+"""Namespace and name."""
 
 
 def match_by_gpu(
@@ -182,6 +186,7 @@ _ALLOCATION_MS = 30_000
 _NEWS_MS = 5_000  # a new container justifies an early query, but not at every tick
 _PODS_MS = 600_000
 _PODS_NEWS_MS = 30_000
+_LISTED_MS = 3_600_000
 _LOOKS = 3  # a container that is missing from this number of lists does not belong to the kubelet
 _CURRENT_MS = 120_000
 _SOCKET_TIMEOUT_S = 1.0
@@ -209,6 +214,9 @@ class Kubelet:
         self._asked_pods_ms: int | None = None
         self._containers: dict[str, PodName] = {}
         self._pods: dict[str, PodName] = {}
+        self._metrics: dict[_Pod, str] = {}
+        self._listed_ms = 0
+        self._outdated_ms = -1
         self._seen: set[str] = set()
         self._looked_for: dict[str, int] = {}
 
@@ -238,7 +246,7 @@ class Kubelet:
         if self._settings.kubelet_url:
             missing = ids - self._containers.keys()
             self._looked_for = {each: self._looked_for.get(each, 0) for each in missing}
-            news = any(looks < _LOOKS for looks in self._looked_for.values())
+            news = self._listed_ms <= self._outdated_ms or any(looks < _LOOKS for looks in self._looked_for.values())
             if _due(self._asked_pods_ms, now_ms, _PODS_NEWS_MS if news else _PODS_MS):
                 self._ask_pods(now_ms)
         # the socket answers within milliseconds, but the program takes longer than a tick may wait
@@ -274,6 +282,28 @@ class Kubelet:
                 each.placement: by_uid[uid] for each in unmatched if (uid := each.placement.pod_uid or "") in by_uid
             }
         return found
+
+    def servers(self, processes: Sequence[AttributedProcess], now_ms: int, outdated_ms: int) -> list[PodServer]:
+        """Return the pods with metrics in the allowed namespaces, with their GPUs; none by a list older than an hour.
+
+        A list of up to `outdated_ms` is replaced soon.
+        """
+        self._outdated_ms = outdated_ms
+        if abs(now_ms - self._listed_ms) > _LISTED_MS:
+            return []  # addresses of pods that have gone may be other pods' by now
+        held: dict[_Pod, set[str]] = {key: set() for key in self._metrics}
+        allocated: dict[_Pod, set[str]] = {key: set() for key in self._metrics}
+        pods = self.locate(processes)
+        for process in processes:
+            if (pod := pods.get(process.placement)) is not None and (pod.namespace, pod.pod) in held:
+                held[pod.namespace, pod.pod].update(process.gpus)
+        for gpu, containers in (self._allocation or Allocation()).containers.items():
+            for container in containers:
+                allocated.get((container.namespace, container.pod), set()).add(gpu)
+        return [
+            PodServer(*key, url, tuple(sorted(held[key] or allocated[key])), self._listed_ms)
+            for key, url in self._metrics.items()
+        ]
 
     def _has_socket(self) -> bool:
         path = self._settings.pod_resources
@@ -312,9 +342,12 @@ class Kubelet:
             self._failures.failed("pods", printable_text(str(answer.error)))
             return
         self._failures.worked("pods")
-        self._containers, self._pods = {}, {}
+        self._containers, self._pods, self._metrics = {}, {}, {}
+        self._listed_ms = self._asked_pods_ms or 0
         for pod in answer.result:
             namespace, name = printable_text(pod["namespace"]), printable_text(pod["pod"])
+            if namespace in self._settings.server_namespaces and pod["metrics"]:
+                self._metrics[namespace, name] = pod["metrics"]
             texts = {printable_text(key): printable_text(value) for key, value in pod["labels"].items()}
             labels = json.dumps(texts, sort_keys=True, separators=(",", ":"))
             self._pods[pod["uid"]] = PodName(namespace, name, None, labels)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from agent.attribution.kubelet import Allocation
     from agent.attribution.placement import Placement
     from agent.attribution.settings import AttributionSettings
+    from agent.collectors import PodServer
     from agent.kernel_files import Stat
     from agent.rows import EventRow, ProcessRow
 
@@ -182,6 +183,11 @@ class ProcessOwners(Collector):
     def allocation(self, now_ms: int) -> Allocation | None:
         """Return the GPUs of pods by the kubelet's newest answer; None where it is missing or old."""
         return self._kubelet.allocation(now_ms)
+
+    def pod_servers(self, outdated_ms: int) -> list[PodServer]:
+        """Return this host's pods that may be asked for metrics; lists of up to `outdated_ms` are replaced soon."""
+        placed = [each for each in self._processes.present(self._now_ms) if each.placement.container_id is not None]
+        return self._kubelet.servers(placed, self._now_ms, outdated_ms)
 
     def wait(self, timeout_s: float) -> None:
         """Wait for the answers of the background queries, or until the time is over; for a single look at a host."""

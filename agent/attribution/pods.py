@@ -1,4 +1,4 @@
-"""Pods of this node from the kubelet's own address: names, labels and container ids.
+"""Pods of this node from the kubelet's own address: names, labels, container ids and the address of their metrics.
 
 It runs as a separate program (`python -m agent.attribution.pods`), because the answer is megabytes of JSON and TLS takes
 9 MiB: the memory is free again when it ends. It prints one JSON list. It sends the token only over TLS.
@@ -12,6 +12,7 @@ import ssl
 import sys
 import time
 from http.client import HTTPException, HTTPResponse, HTTPSConnection
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -86,7 +87,7 @@ def _whole(response: HTTPResponse) -> bytes:
 
 
 def parse_pods(pod_list: Any) -> list[dict[str, Any]]:
-    """Return namespace, name, uid, labels and containers (id -> name) of each pod in a v1 PodList.
+    """Return namespace, name, uid, labels, containers (id -> name) and `metrics` (see metrics_url) of each pod in a v1 PodList.
 
     Raises ValueError where the answer is not a PodList.
     """
@@ -110,7 +111,40 @@ def _pod(item: dict[str, Any]) -> dict[str, Any]:
             for each in status.get(kind) or ()
             if each.get("containerID")
         },
+        "metrics": metrics_url(item),
     }
+
+
+def metrics_url(item: dict[str, Any]) -> str | None:
+    """Return the address of a running pod's metrics; None where the pod names no port clearly, or refuses to be scraped.
+
+    The port is that of the annotation `prometheus.io/port`, else the only declared one with `metrics` in its name, else the
+    only declared one. A pod in the host's network may name only a declared port, because the others are the host's.
+    """
+    spec, status = item.get("spec") or {}, item.get("status") or {}
+    annotations = item["metadata"].get("annotations") or {}
+    scrape, scheme, path, port = (
+        str(annotations.get(f"prometheus.io/{key}") or default)
+        for key, default in (("scrape", ""), ("scheme", "http"), ("path", "/metrics"), ("port", ""))
+    )
+    declared = {
+        str(each.get("containerPort")): str(each.get("name") or "")
+        for container in spec.get("containers") or ()
+        for each in container.get("ports") or ()
+        if each.get("protocol", "TCP") == "TCP"
+    }
+    named = [each for each, name in declared.items() if "metrics" in name]
+    clear = named or list(declared)
+    port = port or (clear[0] if len(clear) == 1 else "")
+    if status.get("phase") != "Running" or scrape == "false" or (spec.get("hostNetwork") and port not in declared):
+        return None
+    try:
+        address = ip_address(str(status.get("podIP")))
+    except ValueError:
+        return None
+    if not port or address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
+        return None
+    return f"{scheme}://{f'[{address}]' if address.version == 6 else address}:{port}/{path.removeprefix('/')}"
 
 
 def main() -> int:

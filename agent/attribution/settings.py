@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ from fallow.errors import UsageError
 from fallow.pseudonyms import Pseudonyms
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fallow.config import Config
 
 
@@ -47,6 +50,8 @@ class AttributionSettings:
     kubelet_token_file: str = ""
     kubelet_ca_file: str = ""
     scontrol: str = "scontrol"
+    server_namespaces: tuple[str, ...] = ()
+    """Namespaces whose pods with metrics may be asked for them."""
     pseudonyms: Pseudonyms | None = None
     """Replace users' names; None: rows contain the names."""
 
@@ -54,8 +59,8 @@ class AttributionSettings:
     def from_config(config: Config) -> AttributionSettings:
         """Return the settings of attribution, from `agent.*`, `kubernetes.*` and `slurm.scontrol`.
 
-        Raises UsageError for a kubelet address that is unusable or contains a secret, which messages would show. Raises
-        ConfigError where pseudonyms are switched on and there is no key.
+        Raises UsageError for a kubelet address that is unusable or contains a secret, which messages would show, and for
+        `serving.pod_namespaces` that are no namespaces or that no kubelet lists. Raises ConfigError where pseudonyms are switched on and there is no key.
         """
         kubelet_url = config.text("kubernetes.kubelet_url")
         if kubelet_url and not is_kubelet_address(kubelet_url):
@@ -69,5 +74,24 @@ class AttributionSettings:
             kubelet_token_file=config.text("kubernetes.kubelet_token_file"),
             kubelet_ca_file=config.text("kubernetes.kubelet_ca_file"),
             scontrol=config.text("slurm.scontrol"),
+            server_namespaces=_namespaces(config.texts("serving.pod_namespaces"), kubelet_url),
             pseudonyms=Pseudonyms.from_config(config),
         )
+
+
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # RFC 1123, as Kubernetes has it
+
+
+def _namespaces(names: Sequence[str], kubelet_url: str) -> tuple[str, ...]:
+    for name in names:
+        if not _NAMESPACE.fullmatch(name):
+            raise UsageError(
+                f"serving.pod_namespaces: '{name}' is not the name of a namespace",
+                "name each namespace, without patterns",
+            )
+    if names and not kubelet_url:
+        raise UsageError(
+            "serving.pod_namespaces needs the kubelet's list of pods",
+            "set kubernetes.kubelet_url, in the Helm chart agent.podLabels",
+        )
+    return tuple(names)

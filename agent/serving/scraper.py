@@ -1,4 +1,4 @@
-"""Queries the configured inference servers in its own thread, and turns their answers into rows of `serving`."""
+"""Queries the configured inference servers, and those in pods of this host, in its own thread: rows of `serving`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from agent.collectors import Collector, Interval
-from agent.http_client import UnreachableError, UnusableError, get, parse_endpoints
+from agent.http_client import UnreachableError, UnusableError, get, parse_endpoints, pod_endpoint
 from agent.serving import processes, readings
 from agent.serving.processes import families, find_listener
 from agent.serving.readings import Exposition
 from fallow.serving_engines import ENGINES, FIRST_TOKEN, recognise, wanted_names
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from agent.collectors import PodServer
     from agent.http_client import Endpoint
     from agent.rows import EventRow, ServingRow
     from agent.serving.readings import Reading
     from fallow.serving_engines import Engine
+
+    FindPods = Callable[[int], Sequence[PodServer]]
 
 _TIMEOUT_S = 2.0
 _SEARCH_EVERY = 20
@@ -63,6 +66,8 @@ class ScrapedServer:
     _said: set[str] = field(default_factory=set)
     _said_hidden: bool = False
     _causes: list[str] = field(default_factory=list)
+    _redirects: tuple[int, ...] = ()
+    """The most redirects to follow, if not as many as `get` does."""
 
     def rows(self, gpu_processes: GpuProcesses) -> list[ServingRow]:
         """Query the server once. Return rows of the `serving` table without time and interval, one per model and GPU."""
@@ -84,7 +89,7 @@ class ScrapedServer:
     def _ask(self) -> tuple[str, float, Engine, list[Reading]]:
         """Return the server's address, its readings and their time; raises UnreachableError and UnusableError."""
         exposition = Exposition(_NAMES, _PREFIXES)
-        address = get(self.endpoint, _TIMEOUT_S, exposition.feed)
+        address = get(self.endpoint, _TIMEOUT_S, exposition.feed, *self._redirects)
         at_s = time.monotonic()
         exposition.finish()
         engine = recognise(exposition.seen)
@@ -148,7 +153,50 @@ class ScrapedServer:
         return processes.gpus_of(self.proc, self._process[0], gpu_processes.gpu_pids, gpu_processes.lines)
 
 
+@dataclass
+class ScrapedPod(ScrapedServer):
+    """A pod, which counts as a server from its first answer as one; until then it gives no rows, and is asked seldom.
+
+    The address of a server that gave no answer may soon be another pod's, so it is asked again only after a newer list.
+    """
+
+    _redirects: tuple[int, ...] = (0,)
+    _is_server: bool = False
+    _rounds_to_ask: int = 0
+    _lost_ms: int | None = None
+    """Time of the newest list by which the server gave no answer; None if it answered."""
+    outdated_ms: int = -1
+    """Time of the first of these lists: a newer one is wanted."""
+
+    def pod_rows(self, pod: PodServer) -> list[ServingRow]:
+        """Return the rows as `rows` does; none while the pod is not asked."""
+        self._rounds_to_ask -= 1
+        if self._rounds_to_ask > 0 or self._lost_ms == pod.listed_ms:
+            return []
+        place: ServingRow = {"namespace": pod.namespace, "pod": pod.pod}
+        try:
+            _, at_s, engine, found = self._ask()
+        except (UnreachableError, UnusableError) as error:
+            if not self._is_server:
+                self._rounds_to_ask = _SEARCH_EVERY
+                return []
+            if self._lost_ms is None:
+                self.outdated_ms = pod.listed_ms
+            self._lost_ms = pod.listed_ms
+            health = "unreachable" if isinstance(error, UnreachableError) else "unrecognised"
+            return [self._without_values(health, str(error)) | place]
+        self._said.clear()
+        self._is_server, self._lost_ms = True, None
+        known: ServingRow = {"endpoint": self.endpoint.url, "engine": engine.name, "health": "ok", "pid": None}
+        known |= place
+        return [known | row | {"gpu": gpu} for row in self._difference(found, at_s) for gpu in pod.gpus or (None,)]
+
+
 log = logging.getLogger("fallow.agent")
+
+_MOST_PODS = 64
+_PODS_S = 20.0
+"""Time for all pods of a round: pods that do not answer delay no configured server for longer."""
 
 _LAST_WAIT_S = 2.5
 """Time for a running query at the end of the run; a thread that still waits ends with the process."""
@@ -163,11 +211,19 @@ class ServingScraper(Collector):
 
     name = table = "serving"
 
-    def __init__(self, endpoints: Iterable[str], interval_ms: int, proc: str = "/proc") -> None:
-        """Start the thread. Raises UsageError where an endpoint is not a loopback http(s) address."""
+    def __init__(
+        self, endpoints: Iterable[str], interval_ms: int, proc: str = "/proc", find_pods: FindPods | None = None
+    ) -> None:
+        """Start the thread. Raises UsageError where an endpoint is not a loopback http(s) address.
+
+        `find_pods` returns the pods to ask. It gets the time of the newest outdated list of pods, -1 without one.
+        """
         self._interval_ms = interval_ms
         self._proc = proc
         self._servers = [ScrapedServer(endpoint, proc) for endpoint in parse_endpoints(endpoints)]
+        self._pods: dict[tuple[str, str, str], ScrapedPod] = {}
+        self._find_pods = find_pods
+        self._listed: Sequence[PodServer] = ()
         self._lock = threading.Condition()
         self._order: Interval | None = None
         self._ordered: int | None = None
@@ -184,6 +240,9 @@ class ServingScraper(Collector):
         with self._lock:
             first = self._ordered is None and end_ms <= interval.start_ms  # wait for the end of a whole interval
             if self._idle and not first and end_ms != self._ordered:
+                if self._find_pods is not None:
+                    outdated_ms = max((each.outdated_ms for each in self._pods.values()), default=-1)
+                    self._listed = self._find_pods(outdated_ms)
                 self._ordered = end_ms
                 self._idle = False
                 self._order = Interval(end_ms - span_ms, end_ms, pids=dict(interval.pids))
@@ -234,4 +293,19 @@ class ServingScraper(Collector):
             if self._closed:
                 return
             rows.extend(moment | row for row in server.rows(gpu_processes))
+            incidents.extend({"kind": "serving_failed", "detail": cause} for cause in server.take_causes())
+        self._ask_pods(moment, rows, incidents)
+
+    def _ask_pods(self, moment: ServingRow, rows: list[ServingRow], incidents: list[EventRow]) -> None:
+        listed = {(each.namespace, each.pod, each.url): each for each in self._listed[:_MOST_PODS]}
+        self._pods = {key: server for key, server in self._pods.items() if key in listed}
+        deadline_s = time.monotonic() + _PODS_S
+        for key, pod in listed.items():
+            endpoint = pod_endpoint(pod.url)
+            if endpoint is None:
+                continue
+            if self._closed or time.monotonic() > deadline_s:
+                return
+            server = self._pods.setdefault(key, ScrapedPod(endpoint, self._proc))
+            rows.extend(moment | row for row in server.pod_rows(pod))
             incidents.extend({"kind": "serving_failed", "detail": cause} for cause in server.take_causes())

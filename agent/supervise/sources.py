@@ -172,21 +172,22 @@ def _sources(
     owners = ProcessOwners(AttributionSettings.from_config(loaded))
     host = HostMeter(settings.proc, settings.sys)
     allocations.allocation = owners.allocation
-    collectors = (owners, host, *_serving(loaded), allocations)
+    collectors = (owners, host, *_serving(loaded, owners), allocations)
     return owners, allocations, host, collectors
 
 
-def _serving(loaded: Config) -> tuple[Collector, ...]:
+def _serving(loaded: Config, owners: ProcessOwners) -> tuple[Collector, ...]:
     """Return the scraper of inference servers. Its code is loaded only where servers are configured.
 
     It comes after the other sources that may refuse their settings, because it starts a thread.
     """
-    endpoints = loaded.texts("serving.endpoints")
-    if not endpoints:
+    endpoints, pods = loaded.texts("serving.endpoints"), loaded.texts("serving.pod_namespaces")
+    if not endpoints and not pods:
         return ()
     from agent.serving.scraper import ServingScraper
 
-    return (ServingScraper(endpoints, loaded.integer("serving.interval"), loaded.text("agent.proc")),)
+    interval_ms, proc = loaded.integer("serving.interval"), loaded.text("agent.proc")
+    return (ServingScraper(endpoints, interval_ms, proc, owners.pod_servers if pods else None),)
 
 
 def boot_id(proc: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,9 @@ from agent.attribution.lookups import AttributedProcess, Failures
 from agent.attribution.placement import Placement
 from agent.attribution.pod_resources import PodContainer
 from agent.attribution.pods import PodsError, fetch_pods, parse_pods
+from agent.collectors import PodServer
+from fallow.config import load
+from fallow.errors import UsageError
 from tests.agent.attribution_peers import (
     BEARER,
     PodsEndpoint,
@@ -155,6 +159,73 @@ def test_a_failing_address_is_told_once(endpoint: PodsEndpoint) -> None:
     assert len(details) == 1
     assert "certificate is not trusted" in details[0]
     assert BEARER not in details[0]
+
+
+def metrics_pod(
+    name: str = "llm-0", namespace: str = "ml", annotations: Any = None, ports: Any = (), **parts: Any
+) -> dict[str, Any]:
+    """A running pod with ports, as the kubelet shows it."""
+    pod = api_pod(name, f"{name}-uid", {f"containerd://{ID_1}": "main"} if name == "llm-0" else {})
+    pod["metadata"] |= {"namespace": namespace, "annotations": annotations}
+    pod["spec"] = {"containers": [{"ports": list(ports)}], "hostNetwork": parts.get("host_network", False)}
+    pod["status"] |= {"podIP": parts.get("ip", "10.0.0.5"), "phase": parts.get("phase", "Running")}
+    return pod
+
+
+HTTP, METRICS, TALK = {"containerPort": 8000}, {"containerPort": 9090, "name": "http-metrics"}, {"containerPort": 7}
+ANNOTATED = {"prometheus.io/port": "8080", "prometheus.io/path": "stats", "prometheus.io/scheme": "https"}
+
+
+@pytest.mark.parametrize(("pod", "url"), [
+    (metrics_pod(ports=[HTTP]), "http://10.0.0.5:8000/metrics"),
+    (metrics_pod(ports=[HTTP, METRICS]), "http://10.0.0.5:9090/metrics"),
+    (metrics_pod(ports=[HTTP, METRICS], annotations=ANNOTATED), "https://10.0.0.5:8080/stats"),
+    (metrics_pod(ports=[HTTP], ip="fd00::5"), "http://[fd00::5]:8000/metrics"),
+    (metrics_pod(ports=[HTTP, TALK]), None),
+    (metrics_pod(ports=[{"containerPort": 53, "protocol": "UDP"}]), None),
+    (metrics_pod(ports=[HTTP], annotations={"prometheus.io/scrape": "false"}), None),
+    (metrics_pod(ports=[HTTP], phase="Pending"), None),
+    (metrics_pod(ports=[HTTP], ip=None), None),
+    (metrics_pod(ports=[HTTP], ip="169.254.169.254"), None),
+    (metrics_pod(ports=[HTTP], ip="127.0.0.1"), None),
+    (metrics_pod(ports=[HTTP], host_network=True), "http://10.0.0.5:8000/metrics"),
+    (metrics_pod(ports=[HTTP], host_network=True, annotations={"prometheus.io/port": "10255"}), None),
+], ids=["only port", "named port", "annotations", "IPv6", "two ports", "UDP", "refuses", "not running", "no address",
+        "link-local", "loopback", "host network", "a port of the host"])  # fmt: skip
+def test_a_pods_metrics_are_where_it_says_clearly(pod: dict[str, Any], url: str | None) -> None:
+    assert parse_pods({"items": [pod]})[0]["metrics"] == url
+
+
+def test_pods_of_allowed_namespaces_alone_are_servers_with_their_gpus(endpoint: PodsEndpoint, tmp_path: Path) -> None:
+    endpoint.pods = [
+        metrics_pod(ports=[HTTP]),
+        metrics_pod("idle-0", ports=[HTTP], ip="10.0.0.6"),
+        metrics_pod("other-0", "kube-system", ports=[HTTP], ip="10.0.0.7"),
+        metrics_pod("silent-0"),
+    ]
+    allowed = replace(told(endpoint, pod_resources=str(tmp_path / "k.sock")), server_namespaces=("ml",))
+    kubelet = Kubelet(allowed, "/proc", Failures())
+    with pod_resources_server(tmp_path / "k.sock", lambda _: pod_list(gpu_pod("idle-0", GPU_B))):
+        asked(kubelet, [ONE], NOW)
+    assert kubelet.servers([ONE], NOW, -1) == [
+        PodServer("ml", "llm-0", "http://10.0.0.5:8000/metrics", (GPU_A,), NOW),
+        PodServer("ml", "idle-0", "http://10.0.0.6:8000/metrics", (GPU_B,), NOW),
+    ]
+    for now_ms, lists in ((NOW + 40_000, 1), (NOW + 80_000, 2)):
+        asked(kubelet, [ONE], now_ms)
+        assert len(endpoint.asked) == lists, "a list that a server's silence outdates is replaced"
+        assert kubelet.servers([ONE], now_ms, NOW)
+    assert kubelet.servers([ONE], NOW + 5_000_000, -1) == [], "an old list says nothing of today's addresses"
+
+
+@pytest.mark.parametrize(("url", "names", "cause"), [
+    ("", "ml", "needs the kubelet's list"),
+    ("https://node:10250", "ml,*", "'\\*' is not the name of a namespace"),
+])  # fmt: skip
+def test_namespaces_need_names_and_a_kubelet(url: str, names: str, cause: str) -> None:
+    loaded = load({}, None, {"FALLOW_KUBERNETES_KUBELET_URL": url, "FALLOW_SERVING_POD_NAMESPACES": names})
+    with pytest.raises(UsageError, match=cause):
+        AttributionSettings.from_config(loaded)
 
 
 A, B = PodContainer("ml", "a", "main"), PodContainer("ml", "b", "main")

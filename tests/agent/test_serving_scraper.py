@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent.collectors import Interval
+from agent.collectors import Interval, PodServer
 from agent.serving.scraper import ServingScraper
 from fallow import schema
 from tests.agent import serving_texts as texts
@@ -44,8 +45,10 @@ def serving(text: str = "") -> Iterator[Server]:
 class Agent:
     """Calls the scraper once per interval, as the supervisor does."""
 
-    def __init__(self, *endpoints: str, interval_ms: int = ROUND_MS, proc: str = "/proc") -> None:
-        self.scraper = ServingScraper(endpoints, interval_ms, proc)
+    def __init__(
+        self, *endpoints: str, interval_ms: int = ROUND_MS, proc: str = "/proc", find_pods: Any = None
+    ) -> None:
+        self.scraper = ServingScraper(endpoints, interval_ms, proc, find_pods)
         self.now_ms = START_MS
         self.gpu_pids: dict[str, Sequence[int]] = {}
 
@@ -115,6 +118,36 @@ def test_one_row_for_each_model_and_gpu(agents: list[Agent]) -> None:
         agent.gpu_pids = {"GPU-other": (1,)}
         assert [(row["pid"], row["gpu"]) for row in agent.round()] == [(os.getpid(), None)] * 3
         assert agent.scraper.take_incidents() == []
+
+
+def test_pods_of_this_host_are_asked_without_credentials_or_redirects(agents: list[Agent]) -> None:
+    def pod(server: Server, name: str, *gpus: str) -> PodServer:
+        return PodServer("ml", name, server.loopback.url(), gpus, START_MS)
+
+    with serving(texts.vllm()) as server, serving("up 1\n") as other, serving() as moved:
+        moved.answer = status(302, "Location: /elsewhere")
+        listed, outdated = [pod(server, "llm-0", "GPU-a", "GPU-b"), pod(other, "web-0"), pod(moved, "moved-0")], []
+        agents.append(agent := Agent(find_pods=lambda outdated_ms: outdated.append(outdated_ms) or listed))
+        rows = agent.round()
+        places = [(row["namespace"], row["pod"], row["gpu"], row["model"]) for row in rows]
+        assert places == [("ml", "llm-0", gpu, "meta-llama/Llama-3.1-8B") for gpu in ("GPU-a", "GPU-b")]
+        assert agent.scraper.take_incidents() == [], "a pod that is no server gives neither rows nor an event"
+        (request,) = server.loopback.requests
+        headers = {line.partition(":")[0] for line in request.splitlines()[1:] if line}
+        assert headers == {"Host", "User-Agent", "Accept", "Connection"}
+        assert len(moved.loopback.requests) == 1
+
+        server.answer = status(503)
+        assert [(row["health"], row["pod"]) for row in agent.round()] == [("unrecognised", "llm-0")]
+        assert [each["kind"] for each in agent.scraper.take_incidents()] == ["serving_failed"]
+        server.answer = ok(texts.vllm())
+        for _ in range(4):  # its address may be another pod's by now: a newer list has to say that it is not
+            agent.tick()
+        assert (len(server.loopback.requests), outdated[-1]) == (2, START_MS)
+        listed[0] = replace(listed[0], listed_ms=START_MS + 1)
+        agent.now_ms = agent.now_ms // ROUND_MS * ROUND_MS
+        assert {row["health"] for row in agent.round()} == {"ok"}
+        assert (len(other.loopback.requests), len(moved.loopback.requests)) == (1, 1), "others are asked seldom"
 
 
 def test_a_server_is_asked_at_the_end_of_each_of_its_own_intervals(agents: list[Agent]) -> None:

@@ -436,6 +436,18 @@ def test_every_pod_is_closed_both_ways_but_for_what_is_named(chart: Documents, n
     assert [each["except"] for each in blocks] == [["169.254.0.0/16"]]
 
 
+def test_the_agent_reaches_the_servers_of_named_namespaces_alone(tmp_path: Path) -> None:
+    asked = {"agent": {"settings": {"serving": {"pod_namespaces": "llm, search"}}}}
+    chart = named(charted(tmp_path, merged(on("agent.podLabels"), asked)))
+    validate(chart.values())
+    _, servers = chart["NetworkPolicy", "fallow-agent-kubelet"]["spec"]["egress"]
+    [to] = servers["to"]
+    [expression] = to["namespaceSelector"]["matchExpressions"]
+    assert (expression["operator"], expression["values"]) == ("In", ["llm", "search"])
+    bare = named(charted(tmp_path, on("agent.podLabels")))
+    assert len(bare["NetworkPolicy", "fallow-agent-kubelet"]["spec"]["egress"]) == 1
+
+
 def test_whom_the_policies_let_in(chart: Documents) -> None:
     let_in = [
         (name, peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"], port["port"])
