@@ -33,6 +33,7 @@ FULL_CACHE_RATIO = 0.9
 
 
 _PARAMETERS = re.compile(r"(?<![a-z0-9.])(?:(\d+)x)?(\d+(?:\.\d+)?)b(?![a-z0-9])")
+_EXPERTS = re.compile(r"(?<![a-z0-9.])\d+e(?![a-z0-9])")
 _HALF_BYTE = re.compile(r"awq|gptq|int4|4bit|w4a16|nvfp4|mxfp4|bnb-4")
 _ONE_BYTE = re.compile(r"fp8|int8|8bit|w8a8")
 
@@ -306,9 +307,11 @@ def cache_use(context: Context, runs: pl.DataFrame) -> CacheUse | None:
 def parameters_of(model: str) -> float | None:
     """Return the number of parameters in a model's name.
 
-    It is 8e9 for `Llama-3.1-8B-Instruct` and at most 56e9 for `Mixtral-8x7B`.
+    It is 8e9 for `Llama-3.1-8B-Instruct`, at most 56e9 for `Mixtral-8x7B`, and None for `Llama-4-Scout-17B-16E`, which
+    names the active ones.
     """
-    found = _PARAMETERS.search(model.lower().replace("_", "-"))
+    name = model.lower().replace("_", "-")
+    found = None if _EXPERTS.search(name) else _PARAMETERS.search(name)
     return int(found[1] or 1) * float(found[2]) * 1e9 if found else None
 
 

@@ -575,6 +575,78 @@ def test_a_name_without_a_size_leaves_the_need_unknown() -> None:
     assert CacheUse("Llama-70B", 0.1, 24, 76 * GB, 1, 2.0, 140 * GB).need_bytes is None, "weights that cannot be there"
 
 
+# --- light traffic -----------------------------------------------------------------------------------------------------
+
+
+def traffic(
+    replicas: int, util: Any = 10.0, kv: Any = 0.1, *, other: SimulatedCard | None = L40S, **metrics: Any
+) -> Fleet:
+    """Replicas of one model on H100s that generate 50 tokens/s each, beside a card in use."""
+    fleet = Fleet(8, interval_s=600)
+    for number, gpu in enumerate(fleet.host("h1", H100, replicas, pool="serving")):
+        serve(fleet, gpu, util=util(fleet) if callable(util) else util, mem_gb=76.0, pod=f"llm-{number}")
+        levels = {
+            "requests_per_s": 1.0,
+            "running_requests": 2.0,
+            "waiting_requests": 0.0,
+            "generated_tokens_per_s": 50.0,
+        }
+        levels |= {"model": "meta-llama/Llama-3.1-8B", "prompt_tokens_per_s": 0.0}
+        fleet.serving(gpu, kv_cache_used_ratio=kv(fleet) if callable(kv) else kv, **(levels | metrics))
+    if other is not None:
+        train(fleet, fleet.host("h2", other, 1), "bob", job="1002")
+    return fleet
+
+
+def test_a_servers_traffic_fits_on_a_smaller_card_by_its_p95() -> None:
+    each = only_of("light_traffic", traffic(1, kv=lambda fleet: np.where(fleet.between(2, 2.2), 0.5, 0.1)))
+    numbers = each.evidence.numbers
+    assert numbers["kv_cache_used_p95_ratio"] == pytest.approx(0.1)
+    assert (numbers["replicas"], numbers["tokens_p95_per_s"]) == (1, pytest.approx(50.0))
+    assert numbers["mem_need_bytes"] == pytest.approx(1.15 * (16 + 0.1 * 60) * GB)
+    assert (numbers["recommended_card"], "replicas_needed" in numbers) == (L40S.model, False)
+    assert each.confidence.failed == (
+        "a latency target may need this card: a token takes up to 3.9 times as long on L40S",
+        "bursts: the busiest hour needed more than L40S",
+    )
+    calm = only_of("light_traffic", traffic(1))
+    assert (len(calm.confidence.failed), calm.confidence.grade) == (1, "medium")
+
+
+@pytest.mark.parametrize(
+    "fleet",
+    [
+        lambda: traffic(1, kv=lambda fleet: np.where(fleet.between(2, 3), 0.5, 0.1)),
+        lambda: traffic(1, util=60.0),
+        lambda: traffic(1, model="our-model"),
+        lambda: traffic(1, waiting_requests=1.0),
+        lambda: traffic(1, requests_per_s=0.0),
+        lambda: traffic(1, kv=None),
+    ],
+    ids=[
+        "a cache used for an eighth of the time",
+        "busy",
+        "of unknown size",
+        "queues",
+        "without requests",
+        "no cache known",
+    ],
+)
+def test_a_smaller_card_is_not_named_in_doubt(fleet: Callable[[], Fleet]) -> None:
+    assert found("light_traffic", fleet()) == []
+
+
+def test_replicas_for_redundancy_remain() -> None:
+    three = only_of("light_traffic", traffic(3))
+    assert (three.evidence.numbers["replicas_needed"], len(three.gpus)) == (2, 1)
+    assert "2 replicas remain for redundancy" in three.notes
+    more = "each remaining replica would have up to 75 tokens/s; the most of one replica so far is 50"
+    assert more in three.notes
+    two = only_of("light_traffic", traffic(2))
+    assert "one replica has no redundancy: requests fail while it restarts" in two.confidence.failed
+    assert two.confidence.is_low
+
+
 SIZES = {
     "meta-llama/Llama-3.1-8B-Instruct": 8e9,
     "Qwen/Qwen2.5-0.5B": 0.5e9,
