@@ -605,12 +605,11 @@ def test_a_servers_traffic_fits_on_a_smaller_card_by_its_p95() -> None:
     assert (numbers["replicas"], numbers["tokens_p95_per_s"]) == (1, pytest.approx(50.0))
     assert numbers["mem_need_bytes"] == pytest.approx(1.15 * (16 + 0.1 * 60) * GB)
     assert (numbers["recommended_card"], "replicas_needed" in numbers) == (L40S.model, False)
-    assert each.confidence.failed == (
+    assert each.confidence.failed[1:] == (  # after the history
         "a latency target may need this card: a token takes up to 3.9 times as long on L40S",
         "bursts: the busiest hour needed more than L40S",
     )
-    calm = only_of("light_traffic", traffic(1))
-    assert (len(calm.confidence.failed), calm.confidence.grade) == (1, "medium")
+    assert only_of("light_traffic", traffic(1)).confidence.failed == each.confidence.failed[:2]
 
 
 @pytest.mark.parametrize(
@@ -643,8 +642,8 @@ def test_replicas_for_redundancy_remain() -> None:
     more = "each remaining replica would have up to 75 tokens/s; the most of one replica so far is 50"
     assert more in three.notes
     two = only_of("light_traffic", traffic(2))
-    assert "one replica has no redundancy: requests fail while it restarts" in two.confidence.failed
-    assert two.confidence.is_low
+    redundancy = "one replica has no redundancy: requests fail while it restarts"
+    assert (redundancy in two.confidence.failed, redundancy in three.confidence.failed) == (True, False)
 
 
 SIZES = {
