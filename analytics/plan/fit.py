@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import cache
 from importlib import resources
 
 import polars as pl
@@ -212,12 +213,22 @@ _ACTIVE = re.compile(r"(?<![a-z0-9])a(\d+(?:\.\d+)?)b(?![a-z0-9])")
 def active_parameters(served: str) -> float | None:
     """Return the parameters that work on each token, by a model's name.
 
-    `Qwen3-30B-A3B` states 3e9. Of a model without experts all parameters work; with experts, None unless the name states the number.
+    `Qwen3-30B-A3B` states 3e9, and some models with experts are in expert_models.csv; others are None. Of a model without
+    experts all parameters work.
     """
-    found = _ACTIVE.search(served.lower().replace("_", "-"))
-    if found is not None:
+    name = served.rpartition("/")[2].lower().replace("_", "-")
+    if (found := _ACTIVE.search(name)) is not None:
         return float(found[1]) * 1e9
+    listed = [each for each in _expert_models() if f"{name}-".startswith(f"{each}-") and "distill" not in name]
+    if listed:
+        return _expert_models()[max(listed, key=len)]
     return None if has_experts(served) else parameters_of(served)
+
+
+@cache
+def _expert_models() -> Mapping[str, float]:
+    text = resources.files(__package__).joinpath("expert_models.csv").read_text(encoding="utf-8")
+    return {row["model"]: float(row["active_parameters"]) for row in csv.DictReader(text.splitlines())}
 
 
 @dataclass(frozen=True)

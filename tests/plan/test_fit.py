@@ -176,8 +176,10 @@ def test_tokens_have_both_bases_of_opencost_and_an_estimated_rate(fleet_lake: La
     [
         ("meta-llama/Llama-3.1-8B-Instruct", 8e9),
         ("Qwen/Qwen3-30B-A3B-FP8", 3e9),
-        ("mistralai/Mixtral-8x7B-v0.1", None),
-        ("openai/gpt-oss-120b", None),
+        ("mistralai/Mixtral-8x7B-v0.1", 12.9e9),
+        ("openai/gpt-oss-120b", 5.1e9),
+        ("zai-org/GLM-4.5-Air-FP8", 12e9),
+        ("someone/mixtral-4x3b", None),
         ("deepseek-ai/DeepSeek-R1-Distill-Llama-8B", 8e9),
         ("allenai/OLMoE-1B-7B", None),
         ("our-model", None),
