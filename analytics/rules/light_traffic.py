@@ -143,28 +143,16 @@ def _group_findings(context: Context, group: pl.DataFrame) -> Iterator[Candidate
         "served_hours": whole.height,
         "model": first["card"],
     }
-    host = rows["host"][0]
-    command = monitor_command(host, [gpu for gpu in gpus if gpu in set(rows.filter(host=host)["gpu"])])
     if smaller is None:
         numbers |= {"replicas_needed": kept, "saving": context.costs.of(rows)}
         failed, notes = _fewer_unsure(kept, most), _fewer_notes(seen, usual, kept, numbers["tokens_p95_per_s"])
-        command = _look(first["namespace"]) or command
+        command = _look(first["namespace"])
     else:
-        offer, need = smaller
-        numbers |= {
-            "weights_bytes": need.weights_bytes,
-            "mem_need_bytes": need.need_bytes,
-            "recommended_card": offer.model or offer.card.name,
-            "recommended_memory_bytes": offer.card.memory_bytes,
-            "hourly": shelf(context).fleet[first["card"]].hourly,
-            "recommended_hourly": offer.hourly,
-            "saving": saving_of(context, rows, offer),
-        }
-        failed = _smaller_unsure(context, seen, offer)
-        note: str = tr("no card of this fleet fits; {card} is from the catalog", card=offer.card.name)
-        if offer.model is not None:
-            command, note = ask_for(context, about["job"].to_list(), offer, present=first["card"], gpus_per_host=1)
+        numbers |= _card_numbers(context, rows, first["card"], *smaller)
+        failed = _smaller_unsure(context, seen, smaller[0])
+        command, note = _card_command(context, about, first["card"], smaller[0])
         notes = [note]
+    host = rows["host"][0]
     if whole.height < WEEK_H:
         failed.append(tr("less than a week of traffic is known"))
     if whole["waits"].null_count():
@@ -177,9 +165,31 @@ def _group_findings(context: Context, group: pl.DataFrame) -> Iterator[Candidate
         user=first["user"],
         numbers=numbers,
         failed=[failed],
-        next_command=command,
+        next_command=command
+        or monitor_command(host, [gpu for gpu in gpus if gpu in set(rows.filter(host=host)["gpu"])]),
         notes=notes,
     )
+
+
+def _card_numbers(
+    context: Context, rows: pl.DataFrame, present: str, offer: Offer, need: CacheUse
+) -> dict[str, EvidenceValue]:
+    return {
+        "weights_bytes": need.weights_bytes,
+        "mem_need_bytes": need.need_bytes,
+        "recommended_card": offer.model or offer.card.name,
+        "recommended_memory_bytes": offer.card.memory_bytes,
+        "hourly": shelf(context).fleet[present].hourly,
+        "recommended_hourly": offer.hourly,
+        "saving": saving_of(context, rows, offer),
+    }
+
+
+def _card_command(context: Context, about: pl.DataFrame, present: str, offer: Offer) -> tuple[str, str]:
+    """Return the command that requests the card, empty where the fleet has none, and what to do."""
+    if offer.model is None:
+        return "", tr("no card of this fleet fits; {card} is from the catalog", card=offer.card.name)
+    return ask_for(context, about["job"].to_list(), offer, present=present, gpus_per_host=1)
 
 
 def _fewer_unsure(kept: int, most: int) -> list[str]:
