@@ -123,7 +123,7 @@ def _group_findings(context: Context, group: pl.DataFrame) -> Iterator[Candidate
     usual, most = (_replicas_needed(whole, quantile) for quantile in (QUANTILE, 1.0))
     kept = usual if replicas <= REDUNDANT else max(usual, REDUNDANT)
     seen = group.join(whole.select("time"), on="time", how="semi")
-    smaller = None if kept < replicas else _smaller_card(context, seen, QUANTILE)
+    smaller = _smaller_card(context, seen, QUANTILE)
     if kept > replicas or (kept == replicas and smaller is None):
         return
     last = group.filter(pl.col("time") == whole["time"].max())  # a rollout gives replicas other addresses
@@ -143,15 +143,18 @@ def _group_findings(context: Context, group: pl.DataFrame) -> Iterator[Candidate
         "served_hours": whole.height,
         "model": first["card"],
     }
-    if smaller is None:
-        numbers |= {"replicas_needed": kept, "saving": context.costs.of(rows)}
-        failed, notes = _fewer_unsure(kept, most), _fewer_notes(seen, usual, kept, numbers["tokens_p95_per_s"])
-        command = _look(first["namespace"])
-    else:
+    if kept == replicas and smaller is not None:
         numbers |= _card_numbers(context, rows, first["card"], *smaller)
         failed = _smaller_unsure(context, seen, smaller[0])
         command, note = _card_command(context, about, first["card"], smaller[0])
         notes = [note]
+    else:
+        numbers |= {"replicas_needed": kept, "saving": context.costs.of(rows)}
+        failed, notes = _fewer_unsure(kept, most), _fewer_notes(seen, usual, kept, numbers["tokens_p95_per_s"])
+        command = _look(first["namespace"])
+        if smaller is not None:
+            card = smaller[0].card.name
+            notes.append(tr("instead, all {number} replicas would fit on {card}", number=Number(replicas), card=card))
     host = rows["host"][0]
     if whole.height < WEEK_H:
         failed.append(tr("less than a week of traffic is known"))

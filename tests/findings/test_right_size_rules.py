@@ -639,6 +639,7 @@ def test_replicas_for_redundancy_remain() -> None:
     three = only_of("light_traffic", traffic(3))
     assert (three.evidence.numbers["replicas_needed"], len(three.gpus)) == (2, 1)
     assert "2 replicas remain for redundancy" in three.notes
+    assert "instead, all 3 replicas would fit on L40S" in three.notes
     more = "each remaining replica would have up to 75 tokens/s; the most of one replica so far is 50"
     assert more in three.notes
     two = only_of("light_traffic", traffic(2))
