@@ -79,6 +79,8 @@ class ModelShape:
     """Most tokens that the model takes at once; None if a config does not say it."""
     file_bits: int | None = None
     """Bits of a weight in the model's own files: 16, 8 or 4; None if a config does not say it."""
+    is_file_quantized: bool = False
+    """Whether the model's own files hold quantized weights, of whatever bits."""
     stated: float | None = None
     """Stated number of parameters; None if none is stated."""
     is_typical: bool = False
@@ -347,6 +349,7 @@ def shape_of(config: Mapping[str, Any], name: str) -> ModelShape:
         beside=_beside(config),
         most_tokens=number("most_tokens"),
         file_bits=_file_bits(config),
+        is_file_quantized=bool(_quantization(config)),
     )
 
 
@@ -387,9 +390,14 @@ def _beside(config: Mapping[str, Any]) -> float | None:
     return found
 
 
+def _quantization(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a config says of quantized weights in the model's files; nothing if it says nothing."""
+    stored = config.get("quantization_config") or config.get("compression_config")
+    return stored if isinstance(stored, dict) else {}
+
+
 def _file_bits(config: Mapping[str, Any]) -> int | None:
     """Return the bits of a weight in the model's files, rounded up to those that are estimated; None if a config does not say it."""
-    stored = config.get("quantization_config") or config.get("compression_config")
-    found = _BITS.findall(json.dumps(stored).lower()) if isinstance(stored, dict) else []
+    found = _BITS.findall(json.dumps(_quantization(config)).lower())
     bits = [int(each) for groups in found for each in groups if each]
     return min((width for width in STORED_BITS if bits and width >= bits[0] > 0), default=None)

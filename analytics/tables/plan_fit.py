@@ -338,6 +338,9 @@ def _memory_notes(found: ModelFit) -> list[Sentence]:
         and tr("By its file, the model takes at most {tokens} tokens at once.", tokens=shape.most_tokens),
         shape.file_bits
         and tr("The model's files hold its weights in {bits} bits (quantization_config).", bits=shape.file_bits),
+        shape.is_file_quantized
+        and not shape.file_bits
+        and tr("The model's files hold quantized weights of unknown bits (quantization_config): give --bits."),
         shape.is_encoder and tr("The model is an encoder: it keeps no keys and values, and generates no tokens."),
         tr(
             "Estimated by the formulas in docs/fit.md, which compares them with published measurements, including misses."

@@ -140,6 +140,12 @@ def test_the_files_own_bits_are_taken(stored: dict[str, Any] | None, bits: int |
     assert shape_of(LLAMA | {"quantization_config": stored}, "it").file_bits == bits
 
 
+def test_a_quantization_of_unknown_bits_is_noted() -> None:
+    shape = shape_of(LLAMA | {"quantization_config": {"quant_method": "aqlm"}}, "it")
+    assert (shape.file_bits, shape.is_file_quantized) == (None, True)
+    assert not shape_of(LLAMA, "it").is_file_quantized
+
+
 def test_parts_for_pictures_that_a_file_does_not_describe_are_unknown() -> None:
     assert shape_of(LLAMA | {"vision_config": {"model_type": "clip_vision_model"}}, "it").beside is None
     assert shape_of(LLAMA, "it").beside == 0
