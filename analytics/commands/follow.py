@@ -7,21 +7,13 @@ import argparse
 from fallow.cli import Command, add_verbs
 
 SOURCES: tuple[Command, ...] = (
-    Command(
-        "prometheus",
-        "read new samples from a metrics server that scrapes GPU exporters",
-        "fallow follow prometheus --url http://prometheus:9090 --lake /srv/lake",
-        "analytics.scraped.follower",
-        "analytics",
-    ),
-    Command(
-        "otlp",
-        "receive OpenTelemetry metrics that collectors push over OTLP/HTTP",
-        "fallow follow otlp --listen 127.0.0.1:4318 --spool /var/lib/fallow-otlp --lake /srv/lake",
-        "analytics.scraped.otlp.command",
-        "analytics",
-    ),
-)
+    Command("prometheus", "read new samples from a metrics server that scrapes GPU exporters",
+            "fallow follow prometheus --url http://prometheus:9090 --lake /srv/lake",
+            "analytics.scraped.follower", "analytics"),
+    Command("otlp", "receive OpenTelemetry metrics that collectors push over OTLP/HTTP",
+            "fallow follow otlp --listen 127.0.0.1:4318 --spool /var/lib/fallow-otlp --lake /srv/lake",
+            "analytics.scraped.otlp.command", "analytics"),
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
