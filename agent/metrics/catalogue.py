@@ -72,24 +72,12 @@ GPU_INFO = Family(
 GPU_HEALTH = Family("fallow_gpu_health", "0 or 1", "Whether the GPU is in the state `health`", "gpu.health")
 GPU = (
     _dcgm("DEV_GPU_UTIL", "%", "Share of time in which a kernel ran, mean of the interval", "gpu.gpu_util_pct"),
-    _dcgm(
-        "DEV_MEM_COPY_UTIL",
-        "%",
-        "Share of time in which device memory was read or written, mean of the interval",
-        "gpu.mem_util_pct",
-    ),
-    _dcgm(
-        "DEV_ENC_UTIL",
-        "%",
-        "Share of time in which the video encoder was busy, the driver's newest reading",
-        "gpu.encoder_util_pct",
-    ),
-    _dcgm(
-        "DEV_DEC_UTIL",
-        "%",
-        "Share of time in which the video decoder was busy, the driver's newest reading",
-        "gpu.decoder_util_pct",
-    ),
+    _dcgm("DEV_MEM_COPY_UTIL", "%", "Share of time in which device memory was read or written, mean of the interval",
+            "gpu.mem_util_pct"),
+    _dcgm("DEV_ENC_UTIL", "%", "Share of time in which the video encoder was busy, the driver's newest reading",
+            "gpu.encoder_util_pct"),
+    _dcgm("DEV_DEC_UTIL", "%", "Share of time in which the video decoder was busy, the driver's newest reading",
+            "gpu.decoder_util_pct"),
     _prof("SM_ACTIVE", "Share of SMs with at least one warp", "sm_active_pct"),
     _prof("SM_OCCUPANCY", "Resident warps over the maximum", "sm_occupancy_pct"),
     _prof("PIPE_TENSOR_ACTIVE", "Share of time in which a tensor pipe was busy", "tensor_active_pct"),
@@ -109,48 +97,25 @@ GPU = (
     _dcgm("DEV_MEMORY_TEMP", "degC", "Memory temperature", "gpu.mem_temperature_c"),
     _dcgm("DEV_SM_CLOCK", "MHz", "SM clock", "gpu.sm_clock_mhz"),
     _dcgm("DEV_MEM_CLOCK", "MHz", "Memory clock", "gpu.mem_clock_mhz"),
-    _dcgm(
-        "DEV_CLOCK_THROTTLE_REASONS", "bits", "Bit mask of the reasons that hold clocks down", "gpu.throttle_reasons"
-    ),
-    Family(
-        "fallow_gpu_util_max_ratio",
-        "ratio",
-        "Largest utilization sample in the interval",
-        "gpu.gpu_util_max_pct",
-        _PERCENT,
-    ),
-    Family(
-        "fallow_gpu_util_zero_ratio",
-        "ratio",
-        "Share of the covered time whose utilization was 0",
-        "gpu.gpu_util_zero_ratio",
-    ),
-    Family(
-        "fallow_gpu_util_coverage_ratio",
-        "ratio",
-        "Share of the interval that utilization was observed in",
-        "gpu.gpu_util_coverage_ratio",
-    ),
-    Family(
-        "fallow_gpu_util_unsampled_ratio",
-        "ratio",
-        "Share of the interval counted as 0 because the driver took no sample",
-        "gpu.gpu_util_unsampled_ratio",
-    ),
+    _dcgm("DEV_CLOCK_THROTTLE_REASONS", "bits", "Bit mask of the reasons that hold clocks down",
+            "gpu.throttle_reasons"),
+    Family("fallow_gpu_util_max_ratio", "ratio", "Largest utilization sample in the interval", "gpu.gpu_util_max_pct",
+            _PERCENT),
+    Family("fallow_gpu_util_zero_ratio", "ratio", "Share of the covered time whose utilization was 0",
+            "gpu.gpu_util_zero_ratio"),
+    Family("fallow_gpu_util_coverage_ratio", "ratio", "Share of the interval that utilization was observed in",
+            "gpu.gpu_util_coverage_ratio"),
+    Family("fallow_gpu_util_unsampled_ratio", "ratio",
+            "Share of the interval counted as 0 because the driver took no sample", "gpu.gpu_util_unsampled_ratio"),
     Family("fallow_gpu_processes", "1", "Processes with a context on the GPU", "gpu.process_count"),
-    Family(
-        "fallow_gpu_counters_since_timestamp_seconds",
-        "s",
-        "Start of the epoch of the GPU's counters",
-        "gpu.counters_since",
-        _MS,
-    ),
+    Family("fallow_gpu_counters_since_timestamp_seconds", "s", "Start of the epoch of the GPU's counters",
+            "gpu.counters_since", _MS),
     _held_down("power_cap", "throttled_power_cap_ms"),
     _held_down("sync_boost", "throttled_sync_boost_ms"),
     _held_down("sw_thermal", "throttled_sw_thermal_ms"),
     _held_down("hw_thermal", "throttled_hw_thermal_ms"),
     _held_down("power_brake", "throttled_power_brake_ms"),
-)
+)  # fmt: skip
 """Left out of a GPU that is not watched, of a column that is null and of an interval that is too old."""
 UTIL_SOURCE = Family(
     "fallow_gpu_util_source", "1", "Source of utilization: gpm, samples, rates or none", "gpu.util_source"
@@ -186,52 +151,22 @@ GR_ENGINE = _dcgm(
     _PERCENT,
 )
 ERRORS = (
-    _dcgm(
-        "DEV_ECC_SBE_VOL_TOTAL",
-        "1",
-        "Corrected memory errors since the driver was loaded",
-        "errors.ecc_corrected_count",
-        kind="counter",
-    ),
-    _dcgm(
-        "DEV_ECC_DBE_VOL_TOTAL",
-        "1",
-        "Uncorrected memory errors since the driver was loaded",
-        "errors.ecc_uncorrected_count",
-        kind="counter",
-    ),
-    _dcgm(
-        "DEV_ECC_SBE_AGG_TOTAL",
-        "1",
-        "Corrected memory errors in the card's life",
-        "errors.ecc_corrected_lifetime_count",
-        kind="counter",
-    ),
-    _dcgm(
-        "DEV_ECC_DBE_AGG_TOTAL",
-        "1",
-        "Uncorrected memory errors in the card's life",
-        "errors.ecc_uncorrected_lifetime_count",
-        kind="counter",
-    ),
-    _dcgm(
-        "DEV_CORRECTABLE_REMAPPED_ROWS",
-        "1",
-        "Memory rows remapped after corrected errors",
-        "errors.remapped_rows_corrected_count",
-        kind="counter",
-    ),
-    _dcgm(
-        "DEV_UNCORRECTABLE_REMAPPED_ROWS",
-        "1",
-        "Memory rows remapped after uncorrected errors",
-        "errors.remapped_rows_uncorrected_count",
-        kind="counter",
-    ),
+    _dcgm("DEV_ECC_SBE_VOL_TOTAL", "1", "Corrected memory errors since the driver was loaded",
+            "errors.ecc_corrected_count", kind="counter"),
+    _dcgm("DEV_ECC_DBE_VOL_TOTAL", "1", "Uncorrected memory errors since the driver was loaded",
+            "errors.ecc_uncorrected_count", kind="counter"),
+    _dcgm("DEV_ECC_SBE_AGG_TOTAL", "1", "Corrected memory errors in the card's life",
+            "errors.ecc_corrected_lifetime_count", kind="counter"),
+    _dcgm("DEV_ECC_DBE_AGG_TOTAL", "1", "Uncorrected memory errors in the card's life",
+            "errors.ecc_uncorrected_lifetime_count", kind="counter"),
+    _dcgm("DEV_CORRECTABLE_REMAPPED_ROWS", "1", "Memory rows remapped after corrected errors",
+            "errors.remapped_rows_corrected_count", kind="counter"),
+    _dcgm("DEV_UNCORRECTABLE_REMAPPED_ROWS", "1", "Memory rows remapped after uncorrected errors",
+            "errors.remapped_rows_uncorrected_count", kind="counter"),
     _dcgm("DEV_ROW_REMAP_PENDING", "0 or 1", "Whether a remap waits for a GPU reset", "errors.row_remap_pending"),
     _dcgm("DEV_ROW_REMAP_FAILURE", "0 or 1", "Whether a remap has failed", "errors.row_remap_failed"),
     _dcgm("DEV_PCIE_REPLAY_COUNTER", "1", "PCIe packets sent again", "errors.pcie_replay_count", kind="counter"),
-)
+)  # fmt: skip
 RECOVERY = Family(
     "fallow_gpu_recovery_action",
     "1",
@@ -244,18 +179,12 @@ PROCESS_INFO = Family(
     "fallow_process_info", "1", "User, command, container, pod and job of a process on the GPU", "process table"
 )
 PROCESS = (
-    Family(
-        "fallow_process_gpu_memory_bytes", "bytes", "Device memory that the process holds", "process.mem_used_bytes"
-    ),
-    Family(
-        "fallow_process_cpu_util_ratio",
-        "ratio",
-        "CPU use of the process; 1 is one CPU",
-        "process.cpu_util_pct",
-        _PERCENT,
-    ),
+    Family("fallow_process_gpu_memory_bytes", "bytes", "Device memory that the process holds",
+            "process.mem_used_bytes"),
+    Family("fallow_process_cpu_util_ratio", "ratio", "CPU use of the process; 1 is one CPU", "process.cpu_util_pct",
+            _PERCENT),
     Family("fallow_process_resident_memory_bytes", "bytes", "Host memory of the process", "process.host_mem_bytes"),
-)
+)  # fmt: skip
 HOST = (
     Family("fallow_host_cpu_util_ratio", "ratio", "Busy share of all CPUs", "host.cpu_util_pct", _PERCENT),
     Family("fallow_host_cpus", "1", "Online CPUs", "host.cpu_count"),
@@ -266,63 +195,42 @@ HOST = (
     _pressure("memory", "mem_pressure_pct"),
     _pressure("io", "io_pressure_pct"),
     Family("fallow_host_disk_read_bytes_per_second", "bytes/s", "Read rate of all disks", "host.disk_read_bytes_per_s"),
-    Family(
-        "fallow_host_disk_write_bytes_per_second", "bytes/s", "Write rate of all disks", "host.disk_write_bytes_per_s"
-    ),
-    Family(
-        "fallow_host_network_receive_bytes_per_second",
-        "bytes/s",
-        "Receive rate without loopback",
-        "host.net_receive_bytes_per_s",
-    ),
-    Family(
-        "fallow_host_network_transmit_bytes_per_second",
-        "bytes/s",
-        "Transmit rate without loopback",
-        "host.net_transmit_bytes_per_s",
-    ),
-)
+    Family("fallow_host_disk_write_bytes_per_second", "bytes/s", "Write rate of all disks",
+            "host.disk_write_bytes_per_s"),
+    Family("fallow_host_network_receive_bytes_per_second", "bytes/s", "Receive rate without loopback",
+            "host.net_receive_bytes_per_s"),
+    Family("fallow_host_network_transmit_bytes_per_second", "bytes/s", "Transmit rate without loopback",
+            "host.net_transmit_bytes_per_s"),
+)  # fmt: skip
 SERVING_UP = Family(
     "fallow_serving_up", "0 or 1", "Whether the inference server answered and was understood", "serving.health"
 )
 SERVING_GPU = Family("fallow_serving_gpu_info", "1", "A GPU that the server's processes hold", "serving.gpu")
 SERVING = (
-    Family(
-        "fallow_serving_kv_cache_used_ratio", "ratio", "Share of the KV cache in use", "serving.kv_cache_used_ratio"
-    ),
+    Family("fallow_serving_kv_cache_used_ratio", "ratio", "Share of the KV cache in use",
+            "serving.kv_cache_used_ratio"),
     Family("fallow_serving_running_requests", "1", "Requests being served", "serving.running_requests"),
     Family("fallow_serving_waiting_requests", "1", "Requests in the queue", "serving.waiting_requests"),
     Family("fallow_serving_requests_per_second", "1/s", "Requests finished", "serving.requests_per_s"),
     Family("fallow_serving_prompt_tokens_per_second", "1/s", "Prompt tokens", "serving.prompt_tokens_per_s"),
     Family("fallow_serving_generated_tokens_per_second", "1/s", "Generated tokens", "serving.generated_tokens_per_s"),
-)
+)  # fmt: skip
 AGENT = (
     _cpu("supervisor"),
     _cpu("worker"),
     _memory("supervisor"),
     _memory("worker"),
     Family("fallow_agent_driver_calls", "1", "Driver calls made in the interval", "agent.nvml_calls"),
-    Family(
-        "fallow_agent_driver_seconds", "s", "Wall time inside driver calls in the interval", "agent.nvml_busy_ms", _MS
-    ),
-    Family(
-        "fallow_agent_driver_slowest_call_seconds",
-        "s",
-        "Wall time of the interval's slowest driver call",
-        "agent.nvml_slowest_ms",
-        _MS,
-    ),
-    Family(
-        "fallow_agent_missed_intervals", "1", "Intervals without a row since the row before", "agent.missed_intervals"
-    ),
+    Family("fallow_agent_driver_seconds", "s", "Wall time inside driver calls in the interval", "agent.nvml_busy_ms",
+            _MS),
+    Family("fallow_agent_driver_slowest_call_seconds", "s", "Wall time of the interval's slowest driver call",
+            "agent.nvml_slowest_ms", _MS),
+    Family("fallow_agent_missed_intervals", "1", "Intervals without a row since the row before",
+            "agent.missed_intervals"),
     Family("fallow_agent_memory_rows", "1", "Rows that a full disk holds back in memory", "agent.memory_rows"),
-    Family(
-        "fallow_agent_sees_all_processes",
-        "0 or 1",
-        "Whether the PID namespace shows every process on the GPUs",
-        "agent.sees_all_processes",
-    ),
-)
+    Family("fallow_agent_sees_all_processes", "0 or 1", "Whether the PID namespace shows every process on the GPUs",
+            "agent.sees_all_processes"),
+)  # fmt: skip
 PUBLISHED = Family(
     "fallow_publish_last_success_timestamp_seconds", "s", "Time at which rows last reached the lake", "publisher", _MS
 )

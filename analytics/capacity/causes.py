@@ -35,70 +35,37 @@ CAUSES = (
         r"|Partition(TimeLimit|NodeLimit|Config)|AccountNotAllowed|QOSNotAllowed|Invalid(Account|QOS)|BadConstraints"
         r"|ReservationDeleted|\w+, which allows \d+ of its",
     ),
-    WaitCause(
-        "account_limit",
-        tr("account limit"),
-        tr("the account, or the user in this account, already had all that the limit allows"),
-        r"Assoc|MaxJobs|Max\w*PerAccount",
-    ),
+    WaitCause("account_limit", tr("account limit"),
+            tr("the account, or the user in this account, already had all that the limit allows"),
+            r"Assoc|MaxJobs|Max\w*PerAccount"),
     WaitCause("qos_limit", tr("QOS limit"), tr("the quality of service already had all that the limit allows"), r"QOS"),
-    WaitCause(
-        "partition",
-        tr("partition closed"),
-        tr("the partition was down or started no jobs"),
-        r"Partition",
-    ),
+    WaitCause("partition", tr("partition closed"), tr("the partition was down or started no jobs"), r"Partition"),
     WaitCause("licence", tr("no licence"), tr("a licence that the job needs was in use"), r"Licenses"),
-    WaitCause(
-        "hold",
-        tr("held on purpose"),
-        tr("a hold by the user or an operator, or the job's own limit of simultaneous tasks"),
-        r"JobHeld|JobHoldMaxRequeue|JobArrayTaskLimit|BeginTime|Dependency|DeadLine|launch failed",
-    ),
-    WaitCause(
-        "order",
-        tr("queue order or a hold"),
-        tr("enough GPUs were free on hosts of the partition, for the job's whole time limit"),
-    ),
-    WaitCause(
-        "head_of_line",
-        tr("blocked by the job ahead"),
-        tr("enough GPUs were free on hosts of the partition, but this scheduler starts jobs strictly in order"),
-    ),
-    WaitCause(
-        "limits",
-        tr("time limit too long"),
-        tr("enough GPUs were free for the job's real run time, but not for its time limit"),
-    ),
-    WaitCause(
-        "block",
-        tr("free outside the partition"),
-        tr("enough GPUs were free in the pool, on hosts that the partition never used"),
-    ),
-    WaitCause(
-        "pool",
-        tr("free in another pool"),
-        tr("enough GPUs were free in another pool, on cards with at least as much memory"),
-    ),
-    WaitCause(
-        "reservation",
-        tr("kept by a reservation"),
-        tr("enough GPUs, with free GPUs that a reservation keeps for others"),
-        r"Reservation|ReqNodeNotAvail.*[Rr]eserved",
-    ),
-    WaitCause(
-        "drained",
-        tr("hosts drained or down"),
-        tr("enough GPUs, with free GPUs on hosts where the scheduler starts no jobs"),
-        r"ReqNodeNotAvail|NodeDown|Nodes required|Required node|FrontEndDown",
-    ),
+    WaitCause("hold", tr("held on purpose"),
+            tr("a hold by the user or an operator, or the job's own limit of simultaneous tasks"),
+            r"JobHeld|JobHoldMaxRequeue|JobArrayTaskLimit|BeginTime|Dependency|DeadLine|launch failed"),
+    WaitCause("order", tr("queue order or a hold"),
+            tr("enough GPUs were free on hosts of the partition, for the job's whole time limit")),
+    WaitCause("head_of_line", tr("blocked by the job ahead"),
+            tr("enough GPUs were free on hosts of the partition, but this scheduler starts jobs strictly in order")),
+    WaitCause("limits", tr("time limit too long"),
+            tr("enough GPUs were free for the job's real run time, but not for its time limit")),
+    WaitCause("block", tr("free outside the partition"),
+            tr("enough GPUs were free in the pool, on hosts that the partition never used")),
+    WaitCause("pool", tr("free in another pool"),
+            tr("enough GPUs were free in another pool, on cards with at least as much memory")),
+    WaitCause("reservation", tr("kept by a reservation"),
+            tr("enough GPUs, with free GPUs that a reservation keeps for others"),
+            r"Reservation|ReqNodeNotAvail.*[Rr]eserved"),
+    WaitCause("drained", tr("hosts drained or down"),
+            tr("enough GPUs, with free GPUs on hosts where the scheduler starts no jobs"),
+            r"ReqNodeNotAvail|NodeDown|Nodes required|Required node|FrontEndDown"),
     WaitCause("unused", tr("allocated but unused"), tr("enough GPUs, with GPUs that were allocated but unused")),
     WaitCause("scattered", tr("scattered"), tr("enough GPUs were free, but not together on hosts")),
-    WaitCause(
-        "unknown", tr("not known"), tr("enough GPUs, with GPUs that were not observed, or the job's pool is unknown")
-    ),
+    WaitCause("unknown", tr("not known"),
+            tr("enough GPUs, with GPUs that were not observed, or the job's pool is unknown")),
     WaitCause("shortage", tr("shortage"), tr("none of the above: the job could have started only with more GPUs")),
-)
+)  # fmt: skip
 """The causes in their precedence. Slurm's words are those of squeue and scontrol (squeue(1), JOB REASON CODES).
 
 A hold that the scheduler itself reports comes first. Every other moment of a wait gets the first cause whose remedy

@@ -56,23 +56,16 @@ _EVIDENCE = (
     LakeColumn("util_ms", Type.INT64, "time for which a utilization was measured", "gpu table", "1 ms"),
     LakeColumn("mem_used_max_bytes", Type.INT64, "largest memory in use", "gpu table", "1 byte"),
     LakeColumn("power_mean_w", Type.DOUBLE, "time-weighted mean power", "gpu table"),
-    LakeColumn(
-        "energy_mj",
-        Type.DOUBLE,
-        "rise of the energy counter where there is one, else power times time; over energy_ms",
-        "gpu table",
-    ),
+    LakeColumn("energy_mj", Type.DOUBLE,
+            "rise of the energy counter where there is one, else power times time; over energy_ms", "gpu table"),
     LakeColumn("energy_ms", Type.INT64, "time for which the energy is known", "gpu table", "1 ms"),
     LakeColumn("counter_ms", Type.INT64, "part of energy_ms that the energy counter covers", "gpu table", "1 ms"),
     LakeColumn("sample_count", Type.INT64, "rows of the gpu table behind the segment", "gpu table", "1", "1"),
-    LakeColumn(
-        "coverage_ratio",
-        Type.DOUBLE,
-        "share of the time in which utilization was observed, by the coverage of the rows where they state one",
-        "gpu table",
-    ),
+    LakeColumn("coverage_ratio", Type.DOUBLE,
+            "share of the time in which utilization was observed, by the coverage of the rows where they state one",
+            "gpu table"),
     *_SAMPLED,
-)
+)  # fmt: skip
 
 LEDGER = LakeTable(
     "ledger",
@@ -115,15 +108,10 @@ IDLE_INTERVAL = LakeTable(
         _HOST,
         _GPU,
         _END,
-        LakeColumn(
-            "idle_interval_start",
-            Type.TIMESTAMP,
-            "start of the whole idle interval, before the cut at midnight",
-            _LEDGER,
-            "1 ms",
-        ),
+        LakeColumn("idle_interval_start", Type.TIMESTAMP,
+                "start of the whole idle interval, before the cut at midnight", _LEDGER, "1 ms"),
     ),
-)
+)  # fmt: skip
 
 LEDGER_PART = LakeTable(
     "ledger_part",
@@ -298,32 +286,25 @@ SERVING_HOURLY = LakeTable(
         _GPU,
         LakeColumn("endpoint", Type.STRING, "address of the server's metrics", "serving table", key=True),
         LakeColumn("model", Type.STRING, "model as the server names it", "serving table", key=True),
-        LakeColumn(
-            "engine", Type.STRING, "vllm, sglang, triton, tensorrt-llm, tgi, dynamo or ray serve", "serving table"
-        ),
+        LakeColumn("engine", Type.STRING, "vllm, sglang, triton, tensorrt-llm, tgi, dynamo or ray serve",
+                "serving table"),
         LakeColumn("kv_cache_used_max_ratio", Type.DOUBLE, "largest share of the KV cache in use", "serving table"),
-        LakeColumn(
-            "running_requests_max", Type.DOUBLE, "most requests being served at once", "serving table", unit="1"
-        ),
+        LakeColumn("running_requests_max", Type.DOUBLE, "most requests being served at once", "serving table",
+                unit="1"),
         LakeColumn("waiting_requests_max", Type.DOUBLE, "longest queue", "serving table", unit="1"),
         LakeColumn("namespace", Type.STRING, "namespace of the server's pod", "serving table"),
         LakeColumn("pod", Type.STRING, "the server's pod", "serving table"),
         LakeColumn("requests", Type.DOUBLE, "requests finished, of the whole server", "serving table", unit="1"),
         LakeColumn("prompt_tokens", Type.DOUBLE, "prompt tokens, of the whole server", "serving table", unit="1"),
         LakeColumn("generated_tokens", Type.DOUBLE, "generated tokens, of the whole server", "serving table", unit="1"),
-        LakeColumn(
-            "tokens_max_per_s",
-            Type.DOUBLE,
-            "most prompt and generated tokens per second between two scrapes",
-            "serving table",
-        ),
+        LakeColumn("tokens_max_per_s", Type.DOUBLE, "most prompt and generated tokens per second between two scrapes",
+                "serving table"),
         LakeColumn("time_to_first_token_max_s", Type.DOUBLE, "longest mean time to the first token", "serving table"),
-        LakeColumn(
-            "answered_ms", Type.INT64, "time that the scrapes which answered describe", "serving table", unit="ms"
-        ),
+        LakeColumn("answered_ms", Type.INT64, "time that the scrapes which answered describe", "serving table",
+                unit="ms"),
         LakeColumn("scrape_count", Type.INT32, "scrapes that answered", "serving table", "1", "1"),
     ),
-)
+)  # fmt: skip
 
 QUALITY = LakeTable(
     "quality",

@@ -403,9 +403,8 @@ ANNOTATION = LakeTable(
     derived=False,
     columns=(
         LakeColumn("time", Type.TIMESTAMP, "time of writing", _ANNOTATOR, "1 ms", key=True),
-        LakeColumn(
-            "annotation_id", Type.STRING, "id of the annotation; its removal has the same id", _ANNOTATOR, key=True
-        ),
+        LakeColumn("annotation_id", Type.STRING, "id of the annotation; its removal has the same id", _ANNOTATOR,
+                key=True),
         LakeColumn("kind", Type.STRING, "add or remove", _ANNOTATOR, key=True),
         LakeColumn("at", Type.TIMESTAMP, "the annotated moment; null for a removal", _ANNOTATOR, "1 ms"),
         LakeColumn("scope", Type.STRING, "subject: all, pool or team", _ANNOTATOR),
@@ -413,7 +412,7 @@ ANNOTATION = LakeTable(
         LakeColumn("text", Type.STRING, "what happened, in the actor's words", _ANNOTATOR),
         *_actor("wrote or removed it"),
     ),
-)
+)  # fmt: skip
 
 _PLANNER = "`fallow plan scenarios --save`, or the page What if"
 
@@ -425,15 +424,10 @@ SCENARIO = LakeTable(
         LakeColumn("time", Type.TIMESTAMP, "time of saving or removal", _PLANNER, "1 ms", key=True),
         LakeColumn("name", Type.STRING, "name; a later scenario with the same name replaces it", _PLANNER, key=True),
         LakeColumn("kind", Type.STRING, "save or remove", _PLANNER, key=True),
-        LakeColumn(
-            "policy",
-            Type.STRING,
-            "the policy as TOML (docs/planning.md); null for a removal",
-            _PLANNER,
-        ),
+        LakeColumn("policy", Type.STRING, "the policy as TOML (docs/planning.md); null for a removal", _PLANNER),
         *_actor("saved or removed it"),
     ),
-)
+)  # fmt: skip
 
 _SENDER = "`fallow report send`"
 
