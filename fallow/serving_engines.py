@@ -176,10 +176,7 @@ TRITON = Engine(
         EngineMetric("running_requests", (Metric(_REQUESTS, "request_type", ("scheduled",)),)),
         EngineMetric(
             "waiting_requests",
-            (
-                Metric(_REQUESTS, "request_type", ("waiting",)),
-                Metric("nv_inference_pending_request_count"),
-            ),
+            (Metric(_REQUESTS, "request_type", ("waiting",)), Metric("nv_inference_pending_request_count")),
         ),
     ),
     counters=(
@@ -196,10 +193,7 @@ TGI = Engine(
     "tgi",
     "tgi_",
     model_labels=(),
-    levels=(
-        _plain("running_requests", "tgi_batch_current_size"),
-        _plain("waiting_requests", "tgi_queue_size"),
-    ),
+    levels=(_plain("running_requests", "tgi_batch_current_size"), _plain("waiting_requests", "tgi_queue_size")),
     counters=(
         _plain("requests_per_s", "tgi_request_success"),
         _plain("prompt_tokens_per_s", "tgi_request_input_length_sum"),

@@ -122,11 +122,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--user", metavar="NAME", default="", help="check the permissions of this user (default: yours)"
     )
     parser.add_argument(
-        "--python",
-        metavar="DIR",
-        action="append",
-        default=[],
-        help="check this Python environment as well; repeatable",
+        "--python", metavar="DIR", action="append", default=[], help="check this Python environment as well; repeatable"
     )
     parser.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
 

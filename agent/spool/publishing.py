@@ -286,9 +286,7 @@ class Publishing:
             log.warning("publishing failed, the rows stay in the spool: %s", reason)
         since_ms = self.status.failing_since_ms
         self.status = replace(
-            self.status,
-            failing_since_ms=self._clock.now_ms() if since_ms is None else since_ms,
-            last_error=reason,
+            self.status, failing_since_ms=self._clock.now_ms() if since_ms is None else since_ms, last_error=reason
         )
 
     def _pause_s(self) -> float:

@@ -268,12 +268,7 @@ class Decisions:
 
 
 def decide(
-    review: Review,
-    deadlines: Deadlines,
-    basis: ValueBasis,
-    told_ms: int | None = None,
-    *,
-    for_people: bool = False,
+    review: Review, deadlines: Deadlines, basis: ValueBasis, told_ms: int | None = None, *, for_people: bool = False
 ) -> Decisions:
     """Return the recommendations that follow from the findings of a window.
 

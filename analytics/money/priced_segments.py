@@ -198,9 +198,7 @@ def _places(segments: pl.DataFrame, costs: Costs, inventory: Inventory) -> pl.Da
         if gpu not in costs.terms:
             found.append((gpu, None, NO_POOL, UNKNOWN_MODEL))
     places = pl.DataFrame(
-        found,
-        schema={"gpu": pl.String, "since": pl.Int64, "pool": pl.String, "model": pl.String},
-        orient="row",
+        found, schema={"gpu": pl.String, "since": pl.Int64, "pool": pl.String, "model": pl.String}, orient="row"
     )
     return places.with_columns(instance=pl.col("gpu").str.starts_with(MIG_PREFIX))
 

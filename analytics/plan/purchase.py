@@ -51,10 +51,7 @@ class NeedCurve:
 
 
 def need_curves(
-    context: Context,
-    fleet: FleetDemand,
-    window: tuple[int, int],
-    may_stop: Callable[[str | None, str | None], bool],
+    context: Context, fleet: FleetDemand, window: tuple[int, int], may_stop: Callable[[str | None, str | None], bool]
 ) -> tuple[NeedCurve, ...]:
     """Return the curve of each pool and model.
 

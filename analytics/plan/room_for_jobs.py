@@ -101,16 +101,7 @@ def _occupants(
     is_known = pl.any_horizontal(pl.col("job", "user").is_not_null())
     is_movable = is_known & (pl.col("job_hosts").fill_null(1) == 1) & ~pl.col("is_part")
     rows = found.select(
-        "pool",
-        "model",
-        "host",
-        "user",
-        "job",
-        "gpus",
-        "is_idle",
-        is_movable.alias("is_movable"),
-        "ran_ms",
-        "ran_cost",
+        "pool", "model", "host", "user", "job", "gpus", "is_idle", is_movable.alias("is_movable"), "ran_ms", "ran_cost"
     )
     pieces: dict[tuple[str, str, str], list[Occupant]] = {}
     for pool, model, host, *rest in rows.iter_rows():

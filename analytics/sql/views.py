@@ -159,13 +159,7 @@ def _columns(described: Mapping[str, str | tuple[pl.DataType | type[pl.DataType]
     return {name: (pl.String, each) if isinstance(each, str) else each for name, each in described.items()}
 
 
-_WHERE = _columns(
-    {
-        "host": "the host",
-        "pool": "the pool at that time",
-        "model": "the model of the GPU",
-    }
-)
+_WHERE = _columns({"host": "the host", "pool": "the pool at that time", "model": "the model of the GPU"})
 LEDGER = _columns(
     {
         "gpu": "UUID of the GPU or MIG instance",

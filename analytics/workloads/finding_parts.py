@@ -398,11 +398,7 @@ def _foreign_work(context: Context) -> pl.DataFrame:
 
 
 def _evidence(
-    rows: RowSums,
-    numbers: Mapping[str, EvidenceValue],
-    jobs: str | None,
-    promised: Outlook | None,
-    seen: Observation,
+    rows: RowSums, numbers: Mapping[str, EvidenceValue], jobs: str | None, promised: Outlook | None, seen: Observation
 ) -> Evidence:
     found = dict(numbers)
     if "jobs" in found:

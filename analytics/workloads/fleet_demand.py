@@ -385,12 +385,7 @@ class _Hosts:
 
     @classmethod
     def of(
-        cls,
-        whole: pl.DataFrame,
-        free: pl.DataFrame,
-        held: pl.DataFrame,
-        width: Mapping[str, int],
-        hosts_needed: int,
+        cls, whole: pl.DataFrame, free: pl.DataFrame, held: pl.DataFrame, width: Mapping[str, int], hosts_needed: int
     ) -> _Hosts:
         found: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
         for kind, gpus in enumerate((free, held)):

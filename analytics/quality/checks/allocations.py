@@ -7,13 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from analytics.allocations.measured import unplaced_allocations
-from analytics.allocations.spans import (
-    FOREVER_MS,
-    SHARE,
-    flatten,
-    known_allocations,
-    overlapping_allocations,
-)
+from analytics.allocations.spans import FOREVER_MS, SHARE, flatten, known_allocations, overlapping_allocations
 from analytics.intervals import SPAN_MS, clip
 from analytics.language.quantities import GpuHours
 from analytics.language.sentences import tr, tr_many
@@ -111,10 +105,7 @@ def without_allocations(data: Data) -> Iterator[Remark]:
         by_gpu = outside.group_by("gpu", "host").agg(pl.col("outside_ms").sum(), pl.col("user").drop_nulls().first())
         worst = by_gpu.sort("outside_ms", "gpu", descending=[True, False]).row(0, named=True)
         example = tr(
-            "{gpu} on {host}, {hours} hours",
-            gpu=worst["gpu"],
-            host=worst["host"],
-            hours=GpuHours(worst["outside_ms"]),
+            "{gpu} on {host}, {hours} hours", gpu=worst["gpu"], host=worst["host"], hours=GpuHours(worst["outside_ms"])
         )
         if worst["user"]:
             example = tr("{example} by {user}", example=example, user=worst["user"])

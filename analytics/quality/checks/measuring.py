@@ -35,33 +35,18 @@ def unmeasured(data: Data) -> Iterator[Remark]:
 
 def user_by_memory(data: Data) -> Iterator[Remark]:
     """Report memory that counts as a user."""
-    yield from _time_of(
-        data,
-        pl.col("user_source") == "memory",
-        "memory_user",
-        _BY_MEMORY,
-    )
+    yield from _time_of(data, pl.col("user_source") == "memory", "memory_user", _BY_MEMORY)
 
 
 def user_unwatched(data: Data) -> Iterator[Remark]:
     """Report GPUs that are called free, or reserved without a process, although a user could not have been observed."""
     split = pl.col("gpu_share") < 1
-    yield from _time_of(
-        data,
-        pl.col("user_source").is_in(NOBODY_LOOKED) & ~split,
-        "unwatched_user",
-        _UNWATCHED,
-    )
+    yield from _time_of(data, pl.col("user_source").is_in(NOBODY_LOOKED) & ~split, "unwatched_user", _UNWATCHED)
 
 
 def point_samples(data: Data) -> Iterator[Remark]:
     """Report utilization that does not state how much of its interval it watched."""
-    yield from _time_of(
-        data,
-        pl.col("sampled_ms") > 0,
-        "point_samples",
-        _POINT_SAMPLES,
-    )
+    yield from _time_of(data, pl.col("sampled_ms") > 0, "point_samples", _POINT_SAMPLES)
 
 
 def _time_of(data: Data, which: pl.Expr, kind: str, meaning: str) -> Iterator[Remark]:
