@@ -80,8 +80,6 @@ class Collector(ABC):
 
 @dataclass
 class CollectorCosts:
-    """The cost of one collector in this run."""
-
     runs: int = 0
     failures: int = 0
     wall_s: float = 0.0

@@ -10,8 +10,6 @@ from typing import TypeAlias, TypedDict
 
 
 class GpuRow(TypedDict, total=False):
-    """A row of the `gpu` table."""
-
     time: int
     gpu: str
     interval_ms: int
@@ -58,8 +56,6 @@ class GpuRow(TypedDict, total=False):
 
 
 class ProcessRow(TypedDict, total=False):
-    """A row of the `process` table."""
-
     time: int
     gpu: str
     interval_ms: int
@@ -88,8 +84,6 @@ class ProcessRow(TypedDict, total=False):
 
 
 class HostRow(TypedDict, total=False):
-    """A row of the `host` table."""
-
     time: int
     interval_ms: int
     cpu_util_pct: float | None
@@ -107,8 +101,6 @@ class HostRow(TypedDict, total=False):
 
 
 class DeviceRow(TypedDict, total=False):
-    """A row of the `device` table."""
-
     time: int
     gpu: str
     parent_gpu: str | None
@@ -134,8 +126,6 @@ class DeviceRow(TypedDict, total=False):
 
 
 class ServingRow(TypedDict, total=False):
-    """A row of the `serving` table."""
-
     time: int
     interval_ms: int
     endpoint: str | None
@@ -156,8 +146,6 @@ class ServingRow(TypedDict, total=False):
 
 
 class EventRow(TypedDict, total=False):
-    """A row of the `event` table."""
-
     time: int | None
     gpu: str | None
     kind: str
@@ -166,8 +154,6 @@ class EventRow(TypedDict, total=False):
 
 
 class AgentRow(TypedDict, total=False):
-    """A row of the `agent` table."""
-
     time: int
     interval_ms: int
     version: str | None
@@ -187,8 +173,6 @@ class AgentRow(TypedDict, total=False):
 
 
 class AllocationRow(TypedDict, total=False):
-    """A row of the `allocation` table."""
-
     time: int
     gpu: str | None
     end: int | None
@@ -220,8 +204,6 @@ class AllocationRow(TypedDict, total=False):
 
 
 class Rows(TypedDict, total=False):
-    """Rows by table."""
-
     gpu: list[GpuRow]
     process: list[ProcessRow]
     host: list[HostRow]

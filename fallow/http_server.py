@@ -223,7 +223,6 @@ class Connections:
         """Set whenever a connection ends."""
 
     def __len__(self) -> int:
-        """Return the number of open connections."""
         return len(self._open)
 
     def has_room(self) -> bool:

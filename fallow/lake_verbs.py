@@ -42,13 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the verb; return the exit code."""
     code: int = args.run_verb(args)
     return code
 
 
 def add_lake_flags(parser: argparse.ArgumentParser) -> None:
-    """Add --lake, --config and --json."""
     parser.add_argument("--lake", metavar="DIR", help="location of the lake (or FALLOW_LAKE_PATH, or lake.path)")
     parser.add_argument("--config", metavar="FILE", help="config file (default: /etc/fallow/fallow.toml)")
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -89,7 +89,6 @@ def arrow_rows(table: LakeTable, rows: Iterable[Mapping[str, object]]) -> tuple[
 
 @functools.cache
 def arrow_schema(table: LakeTable) -> Schema:
-    """Return the Arrow schema of a table."""
     return Schema([Field(column.name, arrow_type(column), nullable=True) for column in table.columns])
 
 

@@ -133,8 +133,6 @@ class CheckFunction(Protocol):
 
 @dataclass(frozen=True)
 class DoctorCheck:
-    """One check of the doctor."""
-
     id: str
     """`group.name`."""
     meaning: str

@@ -114,7 +114,6 @@ def _gpu_labels(snapshot: Snapshot, gpu: str) -> dict[str, object]:
 
 
 def _gpu_identity(snapshot: Snapshot, gpu: str) -> dict[str, object]:
-    """Return the labels that identify the GPU."""
     known = _gpu_labels(snapshot, gpu)
     return {name: known.get(name) for name in ("gpu", "UUID", "GPU_I_ID", "MIG_UUID", "Hostname")}
 

@@ -253,7 +253,6 @@ class Spool(SpoolFile):
             self._add_waiting(taken.rowcount)
 
     def drop_rows(self, numbers: Sequence[int]) -> None:
-        """Remove waiting rows."""
         with self._writing():
             gone = self._db.executemany("DELETE FROM row WHERE seq = ?", ((each,) for each in numbers))
             self._add_waiting(-gone.rowcount)

@@ -148,7 +148,6 @@ class Recorder:
         self._backlog.append({**self._entries(), "event": self._events()}, facts)
 
     def log_costs(self) -> None:
-        """Log what each collector has cost in this run."""
         for name, costs in self._runs.costs.items():
             mean_ms = costs.wall_s / costs.runs * SECOND_MS
             log.debug("collector %s: %d runs, %d failures, %.2f ms each", name, costs.runs, costs.failures, mean_ms)

@@ -50,8 +50,6 @@ class GpuLine:
 
 @dataclass(frozen=True)
 class ProcessLine:
-    """One process on one GPU."""
-
     row: Row
     gpu_label: str
     gpu_order: tuple[int, int, str]

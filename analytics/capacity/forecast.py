@@ -117,8 +117,6 @@ def demand_series(
 
 @dataclass(frozen=True)
 class DemandForecast:
-    """The forecast of a series."""
-
     series: DemandSeries
     fan: Fan | None
     """None with less than two weeks of known days."""

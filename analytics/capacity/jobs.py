@@ -405,7 +405,6 @@ def blocks(jobs: pl.DataFrame, allocated: pl.DataFrame) -> dict[tuple[str | None
 
 
 def with_teams(jobs: pl.DataFrame, team_of: TeamOf) -> pl.DataFrame:
-    """Return the jobs with `team`."""
     return with_mapped(jobs, ("user", "account"), {"team": pl.String()}, lambda *whose: (team_of(*whose),))
 
 

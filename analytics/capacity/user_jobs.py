@@ -16,8 +16,6 @@ from analytics.states import ALLOCATED, IN_USE
 
 @dataclass(frozen=True)
 class JobUse:
-    """A job of a user."""
-
     name: str | None
     """None for processes without a job, and on shared GPUs."""
     shared: bool

@@ -80,7 +80,6 @@ class Action:
 
     @property
     def by(self) -> str:
-        """Return who acted."""
         return actor_words(self.actor)
 
     def row(self) -> dict[str, object]:

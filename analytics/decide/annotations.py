@@ -35,7 +35,6 @@ class Annotation:
 
     @property
     def by(self) -> str:
-        """Return the author."""
         return actor_words(self.actor)
 
 

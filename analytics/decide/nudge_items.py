@@ -77,7 +77,6 @@ class NudgeItem:
 
     @property
     def sentence(self) -> Sentence:
-        """Return what was found, as a sentence."""
         finding, gpus = self.about.finding, len(self.gpus)
         found = agreeing(_FOUND[self.about.kind.name] if finding is None else finding.sentence, gpus)
         return tr("{gpus} {sentence}", gpus=gpus_on_hosts(gpus, self.about.host), sentence=found)

@@ -108,7 +108,6 @@ class Recommendation:
 
     @property
     def team(self) -> str | None:
-        """Return the team of this user."""
         return self.finding.team if self.finding is not None and self.kind.of_user else None
 
     @property
@@ -131,7 +130,6 @@ class Recommendation:
 
     @property
     def horizon_ms(self) -> int:
-        """Return the horizon of the action."""
         return _HORIZON_DAYS.get(self.action, 7) * DAY_MS
 
     @property
@@ -161,7 +159,6 @@ class Recommendation:
 
     @property
     def is_snoozed(self) -> bool:
-        """Return True if it is snoozed."""
         return self.status == "snoozed"
 
 

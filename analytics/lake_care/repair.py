@@ -81,7 +81,6 @@ def inspect(lake: Lake, found: Sequence[Partition], progress: Callable[[float], 
 
 
 def faults(each: Partition) -> list[FileFault]:
-    """Return the faults of one partition."""
     return [*_overlaps(each), *_doubled_rows(each), *_two_writers(each), *_uncovered_rows(each)]
 
 

@@ -38,8 +38,6 @@ class StoredAmount:
 
 @dataclass
 class Size:
-    """The size of a lake."""
-
     tables: dict[str, StoredAmount] = field(default_factory=lambda: defaultdict(StoredAmount))
     """By name."""
     hosts: dict[str, StoredAmount] = field(default_factory=lambda: defaultdict(StoredAmount))

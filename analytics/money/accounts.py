@@ -214,14 +214,12 @@ class Accounts:
 
     @cached_property
     def total(self) -> Account:
-        """Return the account of the whole window."""
         rows = self.pieces.with_columns(all=pl.lit(""))
         found = _accounts(rows, "all", ("state",), whole_gpus=True)
         return found[0] if found else _empty()
 
     @cached_property
     def energy_by_state(self) -> Mapping[str, Energy]:
-        """Return the energy of each state."""
         return _energies(self.pieces, "state", whole_gpus=False)
 
     @cached_property

@@ -46,7 +46,6 @@ class CarbonSum:
         return None if self.kwh is None or self.rated_share == 0 else self.co2_g / 1000
 
     def __add__(self, other: CarbonSum) -> CarbonSum:
-        """Return the sum of both."""
         mine, its = self.energy, other.energy
         energy = Energy(mine.millijoules + its.millijoules, mine.known_ms + its.known_ms, mine.total_ms + its.total_ms)
         return CarbonSum(energy, self.rated_mj + other.rated_mj, self.co2_g + other.co2_g)

@@ -140,12 +140,10 @@ class Costs:
 
     @property
     def currency(self) -> str:
-        """Return the currency of every cost."""
         return self._prices.currency
 
     @property
     def prices(self) -> PriceBook:
-        """Return the prices of the costs."""
         return self._prices
 
     def price_of(self, gpu: str) -> Price | None:

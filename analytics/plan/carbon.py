@@ -33,7 +33,6 @@ class TeamCarbon:
 
     @property
     def total(self) -> CarbonSum:
-        """Return the sum of all parts."""
         return sum(self.parts.values(), NOTHING)
 
 
@@ -80,7 +79,6 @@ class Carbon:
 
     @property
     def total(self) -> CarbonSum:
-        """Return the sum over all parts."""
         return sum(self.parts.values(), NOTHING)
 
     def year_kwh(self, watts: float) -> float:

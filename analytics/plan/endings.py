@@ -35,8 +35,6 @@ WEEK_DAYS = 7
 
 @dataclass(frozen=True)
 class Chance:
-    """A probability."""
-
     low: float | None
     """Lower end of the 90 % interval; None if only the point estimate is known."""
     point: float
@@ -174,7 +172,6 @@ def _named_endings(
 
 
 def _endings_by_pool(context: Context, leaving: Leaving, gpus: frozenset[str]) -> Iterator[Ending]:
-    """Yield an ending for each pool and model."""
     inventory, hosts = context.inventory, dict(last_rows(context).select("gpu", "host").iter_rows())
     places = {gpu: (inventory.pool(gpu), inventory.model(gpu)) for gpu in sorted(gpus)}
     for pool, model in sorted(set(places.values())):

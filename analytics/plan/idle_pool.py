@@ -228,7 +228,6 @@ class IdlePool:
         )
 
     def _step(self, moment_ms: int) -> int:
-        """Return the step that contains a moment."""
         return max(bisect_right(self.moments, moment_ms) - 1, 0)
 
     def _end(self, moment_ms: int) -> int:

@@ -59,7 +59,6 @@ class MixPart:
 
     @property
     def used_share(self) -> float:
-        """Return the used share of its GPUs' time."""
         return self.gpu_hours / (self.gpus * self.hours)
 
     @property

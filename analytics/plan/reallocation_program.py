@@ -304,7 +304,6 @@ class ReallocationProgram:
 
     @cached_property
     def _uses(self) -> Mapping[int, list[_Use]]:
-        """Return the uses of each block."""
         found: dict[int, list[_Use]] = {block: [] for block in range(len(self._blocks))}
         for each in self._starts:
             if isinstance(each.place, int):

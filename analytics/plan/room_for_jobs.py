@@ -254,7 +254,6 @@ class RoomCheck:
 
     @property
     def jobs(self) -> int:
-        """Return the number of all jobs."""
         return self.at_once_with_room + self.waited_with_room + self.at_once_without + self.waited_without
 
     def __add__(self, other: RoomCheck) -> RoomCheck:
@@ -315,7 +314,6 @@ def pool_rooms(
 
 
 def _rows_of(rows: pl.DataFrame, key: tuple[object, ...]) -> pl.DataFrame:
-    """Return the rows of a pool and model."""
     return rows.filter(pl.col("pool") == key[0], pl.col("model") == key[1])
 
 

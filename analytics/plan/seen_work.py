@@ -84,7 +84,6 @@ def card_options(
 
 
 def fleet_offers(context: Context) -> tuple[Offer, ...]:
-    """Return the cards of the fleet."""
     return tuple(offer for offer in shelf(context).fleet.values() if offer.gpus)
 
 

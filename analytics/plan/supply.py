@@ -54,7 +54,6 @@ class Supply(Freed):
 
     @property
     def host_key(self) -> Host:
-        """Return the host."""
         return self.pool, self.model, self.host
 
     @property
@@ -78,7 +77,6 @@ class SupplyHost:
 
     @property
     def key(self) -> Host:
-        """Return the key of the host."""
         return self.pool, self.model, self.name
 
 

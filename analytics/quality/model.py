@@ -21,22 +21,18 @@ from fallow.quarantine import LeftOut
 
 
 def gpus_of(number: int) -> Sentence:
-    """Return `1 GPU`, `2 GPUs`."""
     return tr_many("{number} GPU", "{number} GPUs", number)
 
 
 def hosts_of(number: int) -> Sentence:
-    """Return `1 host`, `2 hosts`."""
     return tr_many("{number} host", "{number} hosts", number)
 
 
 def allocations_of(number: int) -> Sentence:
-    """Return `1 allocation`, `2 allocations`."""
     return tr_many("{number} allocation", "{number} allocations", number)
 
 
 def rows_of(number: int) -> Sentence:
-    """Return `1 row`, `2 rows`."""
     return tr_many("{number} row", "{number} rows", number)
 
 

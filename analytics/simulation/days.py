@@ -262,7 +262,6 @@ class SimulatedDay:
 
     @property
     def rng(self) -> np.random.Generator:
-        """Return a new random generator for the host and the day."""
         return np.random.default_rng([self.seed, self.plan.host.number, 3, self.day_ms // DAY_MS])
 
 

@@ -34,7 +34,6 @@ class SimulatedFleet:
 
     @property
     def habits(self) -> Habits:
-        """Return the habits of its users."""
         return TAUGHT if self.showcase else MEASURED
 
     def __post_init__(self) -> None:
@@ -88,8 +87,6 @@ class Reservation:
 
 @dataclass(frozen=True)
 class HostPlan:
-    """All events on a host."""
-
     host: SimulatedHost
     stays: tuple[Stay, ...]
     reservations: tuple[Reservation, ...] = ()

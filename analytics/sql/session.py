@@ -162,5 +162,4 @@ def _moment(moment_ms: int) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return a text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"

@@ -105,7 +105,6 @@ def queued(context: Context) -> pl.DataFrame:
 
 
 def history_start_ms(context: Context) -> int:
-    """Return the start of the history of demand."""
     return max(whole_number(context.whole.segments, pl.col("time").min()), context.until_ms - HISTORY_MS)
 
 
@@ -133,7 +132,6 @@ def gpus_on_host(context: Context) -> Mapping[str, int]:
 
 
 def _with_pools(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows with the pool and model of each GPU."""
     gpus = [context.inventory.card_of(gpu) for gpu in rows["gpu"]]
     return rows.with_columns(
         pool=pl.Series([context.inventory.pool(gpu) for gpu in gpus], dtype=pl.String),

@@ -197,7 +197,6 @@ class _Counts:
             np.add.at(self.steps[row], (groups, last), -weight)
 
     def of(self, groups: Ints) -> tuple[Floats, Floats]:
-        """Return both for some groups."""
         lasted, judged = np.cumsum(self.steps[:, groups, :-1], axis=2)
         return lasted, judged
 

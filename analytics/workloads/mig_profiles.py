@@ -40,7 +40,6 @@ class MigFit:
 
     @property
     def memory_slices(self) -> int:
-        """Return the memory slices of an instance."""
         return round(self.memory_share * memory_slices_of(self.card_slices))
 
     @property

@@ -252,7 +252,6 @@ class FleetDemand:
     def of(
         cls, pools: Iterable[PoolDemand] = (), going: Iterable[str] = (), unseen_since_ms: int | None = None
     ) -> FleetDemand:
-        """Return the sums over pools."""
         own = tuple(sorted(pools, key=lambda pool: (-(pool.releasable or 0), -pool.free_now, pool.key)))
         releases = [pool.release for pool in own if pool.release is not None]
         return cls(
@@ -277,7 +276,6 @@ class FleetDemand:
 
     @property
     def is_known(self) -> bool:
-        """Return whether the demand of any pool is known."""
         return any(pool.release is not None for pool in self.pools)
 
     @property
@@ -289,7 +287,6 @@ class FleetDemand:
 
     @cached_property
     def by_key(self) -> Mapping[PoolModel, PoolDemand]:
-        """Return the pools by pool and model."""
         return {pool.key: pool for pool in self.pools}
 
     @cached_property

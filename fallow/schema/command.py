@@ -32,7 +32,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def as_json(described: LakeTable) -> dict[str, object]:
-    """Return the table with its columns as JSON."""
     columns = [dataclasses.asdict(column) | {"type": column.type.value} for column in described.columns]
     return {"name": described.name, "row": described.row, "derived": described.derived, "columns": columns}
 

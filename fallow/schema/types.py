@@ -79,7 +79,6 @@ class LakeTable:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns of the key."""
         return tuple(column.name for column in self.columns if column.key)
 
     def column(self, name: str) -> LakeColumn:

@@ -48,7 +48,6 @@ class SavedScenario:
 
     @property
     def by(self) -> str:
-        """The name of who saved the scenario."""
         return actor_words(self.actor)
 
 
@@ -193,7 +192,6 @@ def sweep_point(part: ReplayBase, policy: ReplayPolicy, name: str, gpus: int) ->
 
 
 def sweep_of(part: ReplayBase, name: str, points: Iterable[SweepPoint]) -> Sweep:
-    """Return the sweep of some points."""
     ordered = tuple(sorted(points, key=lambda point: point.gpus))
     known = [(each.gpus, each.outcome.waits.then.p95_ms) for each in ordered if each.outcome.waits is not None]
     curve = [(gpus, wait) for gpus, wait in known if wait is not None]

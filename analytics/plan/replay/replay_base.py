@@ -118,7 +118,6 @@ class ComparedPool:
 
     @property
     def name(self) -> str:
-        """The pool."""
         return self.today.pool
 
     @property
