@@ -20,7 +20,7 @@ from fallow.errors import FallowError, MissingExtraError, UsageError
 from fallow.output import say, say_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 class CommandModule(Protocol):
@@ -173,13 +173,7 @@ def _run(arguments: list[str]) -> int:
         hint = f"did you mean '{near[0]}'?" if near else "`fallow --help` lists the commands"
         raise UsageError(f"there is no command '{arguments[0]}'", hint)
     module = load(command)
-    parser = _Parser(
-        prog=f"fallow {command.name}",
-        description=f"{command.summary[0].upper()}{command.summary[1:]}.",
-        epilog=f"example: {command.example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = _Parser(prog=f"fallow {command.name}", **_about(command))
     module.add_arguments(parser)
     try:
         args = parser.parse_args(arguments[1:])
@@ -240,19 +234,32 @@ class VerbParser(_Parser):
         return super().parse_known_args(args, namespace)
 
 
-def add_verbs(parser: argparse.ArgumentParser, commands: Iterable[Command], called: str = "VERB") -> None:
-    """Add a parser for each verb; `args.run_verb(args)` runs the chosen verb."""
-    verbs = parser.add_subparsers(metavar=called, required=True, title="verbs", parser_class=VerbParser)
-    for each in commands:
-        verbs.add_parser(
-            each.name,
-            command=each,
-            help=each.summary,
-            description=f"{each.summary[0].upper()}{each.summary[1:]}.",
-            epilog=f"example: {each.example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
+@dataclass(frozen=True)
+class VerbGroup:
+    """The VERB of a command that only has verbs."""
+
+    commands: tuple[Command, ...]
+    called: str = "VERB"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add a parser for each verb, which gets its flags when the verb is used."""
+        verbs = parser.add_subparsers(metavar=self.called, required=True, title="verbs", parser_class=VerbParser)
+        for each in self.commands:
+            verbs.add_parser(each.name, command=each, help=each.summary, **_about(each))
+
+    def run(self, args: argparse.Namespace) -> int:
+        code: int = args.run_verb(args)
+        return code
+
+
+def _about(command: Command) -> dict[str, Any]:
+    """Return the settings of a command's parser."""
+    return {
+        "description": f"{command.summary[0].upper()}{command.summary[1:]}.",
+        "epilog": f"example: {command.example}",
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+        "allow_abbrev": False,
+    }
 
 
 def load(command: Command, called: str = "") -> CommandModule:
@@ -309,11 +316,7 @@ def _verbs_page(description: str, called: str, what: str, summaries: Mapping[str
     """Return the help of a command that only has verbs: a line for each verb."""
     width = max(map(len, summaries))
     lines = [f"  {name:<{width}}  {summary}" for name, summary in summaries.items()]
-    above = (
-        [description, "", f"usage: {called} {what} [ARGUMENTS]", ""]
-        if description
-        else [f"usage: {called} {what} [ARGUMENTS]", ""]
-    )
+    above = [*([description, ""] if description else []), f"usage: {called} {what} [ARGUMENTS]", ""]
     return "\n".join([*above, *lines, "", *([example] if example else []), _FOOTER.format(called=f"{called} {what}")])
 
 

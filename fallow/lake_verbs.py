@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fallow import config
-from fallow.cli import Command, add_verbs
+from fallow.cli import Command, VerbGroup
 from fallow.lake import Lake
 
 if TYPE_CHECKING:
@@ -36,14 +36,7 @@ VERBS: tuple[Command, ...] = (
 )  # fmt: skip
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add each verb with its own flags."""
-    add_verbs(parser, VERBS)
-
-
-def run(args: argparse.Namespace) -> int:
-    code: int = args.run_verb(args)
-    return code
+VERB = VerbGroup(VERBS)
 
 
 def add_lake_flags(parser: argparse.ArgumentParser) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-
-from fallow.cli import Command, add_verbs
+from fallow.cli import Command, VerbGroup
 
 SOURCES: tuple[Command, ...] = (
     Command("prometheus", "read new samples from a metrics server that scrapes GPU exporters",
@@ -15,13 +13,4 @@ SOURCES: tuple[Command, ...] = (
             "analytics.scraped.otlp.command", "analytics"),
 )  # fmt: skip
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add each source with its own flags."""
-    add_verbs(parser, SOURCES, "SOURCE")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Follow the source until a signal stops the process; return the exit code."""
-    code: int = args.run_verb(args)
-    return code
+VERB = VerbGroup(SOURCES, "SOURCE")

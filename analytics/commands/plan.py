@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-
-from fallow.cli import Command, add_verbs
+from fallow.cli import Command, VerbGroup
 
 VERBS: tuple[Command, ...] = (
     Command("queue", "queue waits, and whether more GPUs would have helped",
@@ -28,13 +26,4 @@ VERBS: tuple[Command, ...] = (
             "fallow plan replay --lake /srv/lake --idle-timeout 2h", "analytics.commands.plan_replay", "analytics"),
 )  # fmt: skip
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add each verb with its own flags."""
-    add_verbs(parser, VERBS)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the verb; return the exit code."""
-    code: int = args.run_verb(args)
-    return code
+VERB = VerbGroup(VERBS)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from analytics.decide.totals import saving_of, work_places
 from analytics.workloads.model import GRADES, Context, Finding
-from analytics.workloads.packing import Packing, packings_without
+from analytics.workloads.packing import Packing, packings
 
 Proposal: TypeAlias = Finding | Packing
 
@@ -56,7 +56,7 @@ def right_sizing(
     GPU. Packings with an unknown saving come last. GPUs in `taken` have another recommendation.
     """
     moves = [each for each in findings if saving_of(each) is not None]
-    all_packings = packings_without(context, taken) if packed is None else packed
+    all_packings = packings(context, taken) if packed is None else packed
     left, offered = _by_worth(moves), list(all_packings)
     chosen: list[Proposal] = []
     decided = taken
@@ -69,7 +69,7 @@ def right_sizing(
         elif any(_is_same_work(each, best) for each in offered):
             decided |= frozenset(best.gpus)
             ids = {each.packing_id for each in offered}
-            offered = [each for each in packings_without(context, decided) if each.packing_id in ids]
+            offered = [each for each in packings(context, decided) if each.packing_id in ids]
     return RightSizing(
         tuple(each for each in chosen if isinstance(each, Packing)),
         tuple(each for each in chosen if isinstance(each, Finding)),

@@ -70,19 +70,16 @@ class DeltaDays:
         source = pa.RecordBatchReader.from_batches(self._schema, batches)
         with self._guarded("write"):
             if self._delta is None:
-                self._delta = self._created()
+                self._delta = DeltaTable.create(
+                    self.address,
+                    self._schema,
+                    partition_by=[DATE] if self._table.by_day else None,
+                    name=self._table.name,
+                    description=self._table.rows.row,
+                    configuration=self._facts,
+                    raise_if_key_not_exists=False,
+                )
             write_deltalake(self._delta, source, mode="overwrite", predicate=predicate, writer_properties=_OPTIONS)
-
-    def _created(self) -> DeltaTable:
-        return DeltaTable.create(
-            self.address,
-            self._schema,
-            partition_by=[DATE] if self._table.by_day else None,
-            name=self._table.name,
-            description=self._table.rows.row,
-            configuration=self._facts,
-            raise_if_key_not_exists=False,
-        )
 
     def remove_old_files(self) -> None:
         """Delete files that were replaced, or left by a killed writer, more than a week ago."""

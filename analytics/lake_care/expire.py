@@ -110,7 +110,12 @@ def plan(
         held = unready & files.keys() if name in _SOURCES else set()
         found.held_back |= held
         going = {date: own for date, own in files.items() if date not in held}
-        rows = sum(_rows(file) for own in going.values() for file in own if not _is_hidden(file, own))
+        rows = sum(
+            _rows(file)
+            for own in going.values()
+            for file in own
+            if not any(other.key != file.key and other.covers(file) for other in own)
+        )
         if name in EMPTIED and not rows:
             going = {}
         if going:
@@ -149,10 +154,6 @@ def _rows(file: LakeFile) -> int:
         return 0
 
 
-def _is_hidden(file: LakeFile, among: Sequence[LakeFile]) -> bool:
-    return any(other.key != file.key and other.covers(file) for other in among)
-
-
 def carry_out(lake: Lake, planned: ExpiryPlan, now_ms: int, progress: Callable[[float], None] = lambda _: None) -> None:
     """Delete the planned files, one date at a time, the oldest first. Raises LakeError; run it again to complete the deletion."""
     by_date: dict[str, list[Expiry]] = defaultdict(list)
@@ -176,14 +177,9 @@ def _expire_date(lake: Lake, date: str, expiries: Sequence[Expiry], now_ms: int)
         record_expiry(lake, date, facts)
     for each in expiries:
         for file in each.files[date]:
-            if each.table in EMPTIED:
-                _write_empty(lake, file)
+            if each.table in EMPTIED:  # a file without rows keeps the metadata about its sources
+                table = schema.table(file.table)
+                own = {key: value for key, value in facts_of(file).items() if key == "hosts"}
+                lake.put(file, parquet.encode(table, empty(table), own))
             else:
                 lake.delete(file)
-
-
-def _write_empty(lake: Lake, file: LakeFile) -> None:
-    """Replace the day's file by one without rows and with the same metadata about its sources."""
-    table = schema.table(file.table)
-    own = {key: value for key, value in facts_of(file).items() if key == "hosts"}
-    lake.put(file, parquet.encode(table, empty(table), own))

@@ -29,7 +29,7 @@ from fallow.compaction import (
     rows_of,
     turn,
 )
-from fallow.errors import BrokenFileError, IrregularFileError, LakeError, OversizedFileError, UnusableFileError
+from fallow.errors import BrokenFileError, IrregularFileError, LakeError, OversizedFileError
 from fallow.host_identity import INSTALL_KEY
 from fallow.lake import Lake, LakeFile, visible
 from fallow.parquet_merging import covering
@@ -207,15 +207,11 @@ class Repairer:
         overlap = any(each.kind == "overlap" for each in problems)
         for problem in problems:
             if problem.kind != "doubled" or not overlap:  # overlapping ranges cause these doubled rows
-                steps += self._unite(lake, problem, dry_run=dry_run)
+                into = covering(problem.files)
+                if not dry_run:
+                    _put(lake, into, _union(problem.files), problem.files)
+                steps.append(RepairStep("unite", into.key, f"{problem.sentence}: they become {into.key}"))
         return steps + self._removal_steps(lake, whole, dry_run=dry_run)
-
-    def _unite(self, lake: Lake, problem: FileFault, *, dry_run: bool) -> list[RepairStep]:
-        files = problem.files
-        into = covering(files)
-        if not dry_run:
-            _put(lake, into, _union(files), files)
-        return [RepairStep("unite", into.key, f"{problem.sentence}: they become {into.key}")]
 
     def _removal_steps(self, lake: Lake, each: Partition, *, dry_run: bool) -> list[RepairStep]:
         if dry_run:
@@ -257,11 +253,9 @@ def _is_damaged(file: LakeFile) -> bool:
     """Return whether the file can never be read, unlike a file with wrong permissions or on a failing disk."""
     try:
         parquet.read([file], schema.table(file.table))
-    except (IrregularFileError, OversizedFileError):
-        return False
-    except BrokenFileError:
-        return True
-    except (UnusableFileError, LakeError):
+    except BrokenFileError as error:
+        return not isinstance(error, IrregularFileError | OversizedFileError)
+    except LakeError:
         return False
     return False
 

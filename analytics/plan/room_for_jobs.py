@@ -305,7 +305,9 @@ def pool_rooms(
             gpus=sum(host.width for host in there),
             free=sum(host.free for host in there),
             width=max(host.width for host in there),
-            sizes=_sizes(key, _rows_of(placed, key), there, window, sizes),
+            sizes=tuple(
+                _room_for(key, gang, there) for gang in gangs(_rows_of(placed, key), *window, _fitting(sizes, there))
+            ),
             fragmentation=_fragmentation(_rows_of(free, key), _rows_of(pieces, key), window[1]),
             check=checks.get(key, RoomCheck()),
         )
@@ -317,16 +319,9 @@ def _rows_of(rows: pl.DataFrame, key: tuple[object, ...]) -> pl.DataFrame:
     return rows.filter(pl.col("pool") == key[0], pl.col("model") == key[1])
 
 
-def _sizes(
-    key: tuple[str, str],
-    rows: pl.DataFrame,
-    hosts: Sequence[OccupiedHost],
-    window: tuple[int, int],
-    sizes: Sequence[int],
-) -> tuple[RoomFor, ...]:
+def _fitting(sizes: Sequence[int], hosts: Sequence[OccupiedHost]) -> list[int]:
     gpus = sum(host.width for host in hosts)
-    wanted = [size for size in sizes if size <= gpus]
-    return tuple(_room_for(key, gang, hosts) for gang in gangs(rows, *window, wanted))
+    return [size for size in sizes if size <= gpus]
 
 
 def _room_for(key: tuple[str, str], gang: Gang, hosts: Sequence[OccupiedHost]) -> RoomFor:

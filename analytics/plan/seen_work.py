@@ -318,21 +318,17 @@ def old_cards(context: Context, seen: Sequence[SeenWork], segments: pl.DataFrame
     holds = {model: PEAK_MAX_SHARE * max(each.card.memory_bytes for each in own) for model, own in older.items() if own}
     most_bytes = pl.col("model").replace_strict(holds, default=0.0, return_dtype=pl.Float64)
     tests = short.filter(pl.col("peak_bytes") <= most_bytes)
+    models = {offer.model for offer in ordered}
+    gpus = [device.gpu for device in context.inventory.devices.values() if device.model in models]
+    idle = context.inside.segments.filter(pl.col("gpu").is_in(gpus), pl.col("state").is_in(UNUSED))
     return OldCards(
         queue=tuple(queue),
         offers=ordered,
         unmeasured=sum(work.need is None or work.demand is None for work, _ in newer),
         tests=tests.height,
         tests_ms=int(tests["gpu_ms"].sum()),
-        idle_ms=_idle_ms(context, ordered) if with_idle else None,
+        idle_ms=gpu_ms_of(idle) if with_idle else None,
     )
-
-
-def _idle_ms(context: Context, offers: Sequence[Offer]) -> float:
-    models = {offer.model for offer in offers}
-    gpus = [device.gpu for device in context.inventory.devices.values() if device.model in models]
-    rows = context.inside.segments.filter(pl.col("gpu").is_in(gpus), pl.col("state").is_in(UNUSED))
-    return gpu_ms_of(rows)
 
 
 def _is_older(offer: Offer, other: Offer) -> bool:

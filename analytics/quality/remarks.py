@@ -36,7 +36,7 @@ def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory, now_ms
     window = Window(ledger.summary.since_ms, min(seen.until_ms, now_ms))
     since_ms, until_ms = window.since_ms or 0, window.until_ms or 0
     rollups = ledger.whole.rollups.until(until_ms)
-    steps = _rows(inputs, schema.EVENT, _EVENTS, since_ms, until_ms).filter(pl.col("kind") == "clock_stepped")
+    steps = read_small(inputs.lake, schema.EVENT, _EVENTS, window).filter(pl.col("kind") == "clock_stepped")
     return Data(
         window=window,
         segments=ledger.inside.segments,
@@ -44,16 +44,9 @@ def load_data(inputs: Inputs, ledger: WindowLedger, inventory: Inventory, now_ms
         values=rollups.quality(since_ms - DAY_MS).filter(pl.col("time") > since_ms - DAY_MS),
         hours=rollups.hourly("observed_ms", since_ms=since_ms).filter(pl.col("time") >= since_ms),
         allocations=rollups.allocations.filter(pl.col("time") < until_ms),
-        cards=_rows(inputs, schema.DEVICE, _CARDS, since_ms, until_ms).filter(pl.col("parent_gpu").is_null()),
+        cards=read_small(inputs.lake, schema.DEVICE, _CARDS, window).filter(pl.col("parent_gpu").is_null()),
         steps=steps,
         costs=Costs(open_prices(inputs.settings), inventory),
         seen=seen,
         left_out=(*inputs.lake.left_out.found, *inputs.lake.strays()),
     )
-
-
-def _rows(
-    inputs: Inputs, table: schema.LakeTable, columns: tuple[str, ...], since_ms: int, until_ms: int
-) -> pl.DataFrame:
-    """Return the table's rows inside the window."""
-    return read_small(inputs.lake, table, columns, Window(since_ms, until_ms))

@@ -158,7 +158,9 @@ def device_table(day: SimulatedDay) -> pa.Table:
     card = day.plan.host.pool.card
     model = {"model": card.model, "mem_total_bytes": card.mem_total_bytes, "power_limit_w": card.power_limit_w}
     driver = {"driver_version": DRIVER, "cuda_driver_version": CUDA, "mig_enabled": False, "source": "simulated"}
-    shared = {**model, **driver, "nvlink_island": _island(day), "pool": day.plan.host.pool.name}
+    host = day.plan.host
+    island = min(gpu.uuid for gpu in host.gpus) if card.nvlink and len(host.gpus) > 1 else None  # all reach each other
+    shared = {**model, **driver, "nvlink_island": island, "pool": day.plan.host.pool.name}
     return table_from_rows(
         DEVICE,
         [
@@ -174,12 +176,6 @@ def device_table(day: SimulatedDay) -> pa.Table:
             if not gpu.lost[row]
         ],
     )
-
-
-def _island(day: SimulatedDay) -> str | None:
-    """Return the NVLink island: on a host with NVLink all GPUs reach each other."""
-    host = day.plan.host
-    return min(gpu.uuid for gpu in host.gpus) if host.pool.card.nvlink and len(host.gpus) > 1 else None
 
 
 def event_table(day: SimulatedDay, *, first: bool) -> pa.Table:

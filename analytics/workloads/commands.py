@@ -206,35 +206,30 @@ class Ties:
 
     @property
     def failed(self) -> list[str]:
-        return [*other_work(len(self.gpus)), *self._unseen_in_words(), *self._tied_in_words()]
+        failed = other_work(len(self.gpus))
+        if self.unseen:
+            failed.append(
+                tr_many(
+                    "{number} GPU or host of the same job is not observed ({place}): the job may be working there",
+                    "{number} GPUs or hosts of the same job are not observed (such as {place}): the job may be working there",
+                    len(self.unseen),
+                    place=self.unseen[0],
+                )
+            )
+        if self.tied:
+            failed.append(
+                tr(
+                    "Slurm job {other} of the same user is working or not observed. Both may belong to one array or heterogeneous job, which `scancel` ends as a whole",
+                    other=self.tied[0],
+                )
+            )
+        return failed
 
     def look(self, host: str) -> str:
         """Return a command that shows the state of the jobs, if the scheduler can show it."""
         if self.gpus or not self.slurm:
             return look_command(host)
         return array_command(self.slurm)
-
-    def _unseen_in_words(self) -> list[str]:
-        if not self.unseen:
-            return []
-        return [
-            tr_many(
-                "{number} GPU or host of the same job is not observed ({place}): the job may be working there",
-                "{number} GPUs or hosts of the same job are not observed (such as {place}): the job may be working there",
-                len(self.unseen),
-                place=self.unseen[0],
-            )
-        ]
-
-    def _tied_in_words(self) -> list[str]:
-        if not self.tied:
-            return []
-        return [
-            tr(
-                "Slurm job {other} of the same user is working or not observed. Both may belong to one array or heterogeneous job, which `scancel` ends as a whole",
-                other=self.tied[0],
-            )
-        ]
 
 
 def works_elsewhere(context: Context, gpus: Sequence[str]) -> tuple[str, ...]:

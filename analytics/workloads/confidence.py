@@ -159,7 +159,7 @@ def _times(context: Context) -> dict[str, tuple[int, int, int, int]]:
 
 def watched_enough(seen: Observation) -> list[str]:
     """Return failures that any rule can have: coverage, history, and how utilization was measured."""
-    failed = []
+    failed: list[str] = []
     if seen.coverage is None or seen.coverage < COVERAGE_MIN:
         failed.append(
             tr(
@@ -176,18 +176,15 @@ def watched_enough(seen: Observation) -> list[str]:
                 wanted=Number(HISTORY_MIN_DAYS),
             )
         )
-    return [*failed, *_sampled_enough(seen), *_confirmed_enough(seen)]
-
-
-def _confirmed_enough(seen: Observation) -> list[str]:
-    if seen.unconfirmed_ratio <= UNCONFIRMED_MAX:
-        return []
-    return [
-        tr(
-            "only point samples show {share} of the time as idle; neither energy nor power rules out work between them",
-            share=Share(seen.unconfirmed_ratio),
+    failed += _sampled_enough(seen)
+    if seen.unconfirmed_ratio > UNCONFIRMED_MAX:
+        failed.append(
+            tr(
+                "only point samples show {share} of the time as idle; neither energy nor power rules out work between them",
+                share=Share(seen.unconfirmed_ratio),
+            )
         )
-    ]
+    return failed
 
 
 def _sampled_enough(seen: Observation) -> list[str]:
@@ -260,13 +257,9 @@ def measured_enough(known_ms: float, total_ms: float, what: str) -> list[str]:
 
 def right_clocks(context: Context, hosts: Iterable[str]) -> list[str]:
     """Return a failure if the clock of one of these hosts is ahead."""
-    ahead = sorted(context.ahead.intersection(hosts)) if context.ahead else []
-    named = ", ".join(ahead)
-    return (
-        [tr("the clock of {hosts} is ahead, so its state at the end of the window is not known", hosts=named)]
-        if ahead
-        else []
-    )
+    named = ", ".join(sorted(context.ahead.intersection(hosts))) if context.ahead else ""
+    sentence = tr("the clock of {hosts} is ahead, so its state at the end of the window is not known", hosts=named)
+    return [sentence] if named else []
 
 
 def known_user(source: str | None, name: str | None) -> list[str]:

@@ -107,7 +107,8 @@ class Lifetables:
         shares = self.shares([*earlier, asked], horizon_ms)
         *learnt, rows = (self._covariates(each, share) for each, share in zip([*earlier, asked], shares, strict=True))
         kept = [self._kept(each, horizon_ms) for each in earlier]
-        return _sigmoid(rows @ _fitted(shipped(horizon_ms), learnt, kept))
+        shipped = SHIPPED[min(SHIPPED, key=lambda each: abs(np.log(each / horizon_ms)))]  # that of the nearest horizon
+        return _sigmoid(rows @ _fitted(shipped, learnt, kept))
 
     def shares(self, asked: Sequence[Questions], horizon_ms: int) -> list[Floats]:
         """Return the result of the life tables alone at several moments, in the order of time."""
@@ -177,7 +178,8 @@ class Lifetables:
     def _covariates(self, asked: Questions, share: Floats) -> Floats:
         days = np.log(np.maximum(asked.age_ms, HOUR_MS) / DAY_MS)
         held, never = self._is_held[asked.places], self._is_first[asked.places] * np.minimum(asked.age_ms / WEEK_MS, 1)
-        return np.column_stack([np.ones(len(share)), _logit(share), days, held, never])
+        inside = np.clip(share, _LEAST, 1 - _LEAST)
+        return np.column_stack([np.ones(len(share)), np.log(inside / (1 - inside)), days, held, never])
 
 
 class _Counts:
@@ -295,11 +297,6 @@ _SAME = 1e-12
 """Shares that differ by less are equal: the rounding error of float sums."""
 
 
-def shipped(horizon_ms: int) -> Calibration:
-    """Return the calibration of a new fleet for the nearest horizon."""
-    return SHIPPED[min(SHIPPED, key=lambda each: abs(np.log(each / horizon_ms)))]
-
-
 def _fitted(start: Calibration, learnt: Sequence[Floats], kept: Sequence[tuple[Floats, Floats]]) -> Floats:
     """Return the calibration's parameters after the results of earlier promises: penalised logistic regression by Newton's method."""
     first = np.array([start.base, start.slope, start.age, start.held, start.never])
@@ -322,12 +319,6 @@ _FIRMNESS: Floats = np.array([30.0, 300.0, 300.0, 300.0, 300.0])
 _NEVER_FALLS: Mask = np.array([False, True, True, False, True])
 """Parameters that are never below 0, so that no promise falls with age."""
 _LEAST = 1e-4
-
-
-def _logit(share: Floats) -> Floats:
-    inside = np.clip(share, _LEAST, 1 - _LEAST)
-    found: Floats = np.log(inside / (1 - inside))
-    return found
 
 
 def _sigmoid(odds: Floats) -> Floats:

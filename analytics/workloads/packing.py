@@ -253,11 +253,6 @@ class Plan:
     members: Mapping[str, CardSharer]
 
 
-def plan_of(context: Context, group: pl.DataFrame) -> Plan:
-    """Return the best plan for workloads of a pool and model (columns of `small_workloads`)."""
-    return _split_plan(group) if fits(group["model"][0]) else _sharing_plan(context, group)
-
-
 def _split_plan(group: pl.DataFrame) -> Plan:
     """Return the GPUs as instances on the fewest cards.
 
@@ -297,15 +292,9 @@ def _sharing_plan(context: Context, group: pl.DataFrame) -> Plan:
     return Plan(SHARING, bins, found.at_most, {}, {each.gpu: each for each in those})
 
 
-@once_per_context
-def packings(context: Context) -> tuple[Packing, ...]:
-    """Return every packing that frees a card, the largest saving first."""
-    return packings_without(context, frozenset())
-
-
-def packings_without(context: Context, gpus: frozenset[str]) -> tuple[Packing, ...]:
-    """Return the same without the work on some GPUs, which have another recommendation."""
-    found = (_packing(context, items) for items in _pools(context, gpus))
+def packings(context: Context, without: frozenset[str] = frozenset()) -> tuple[Packing, ...]:
+    """Return every packing that frees a card, the largest saving first, without the work on some GPUs."""
+    found = (_packing(context, items) for items in _pools(context, without))
     freeing = [each for each in found if each is not None]
     return tuple(sorted(freeing, key=lambda each: (-(each.saving or 0.0), -len(each.freed_gpus), each.packing_id)))
 
@@ -323,7 +312,7 @@ def _pools(context: Context, without: frozenset[str]) -> Iterator[pl.DataFrame]:
 
 def _packing(context: Context, group: pl.DataFrame) -> Packing | None:
     """Return the packing of these workloads of a pool and model; None if it frees no card."""
-    plan = plan_of(context, group)
+    plan = _split_plan(group) if fits(group["model"][0]) else _sharing_plan(context, group)
     if not plan.bins:
         return None
     cards = tuple(_card(context, group, plan, gpus, target) for gpus, target in targets(context, plan.bins))
@@ -397,6 +386,12 @@ def _confidence(context: Context, own: pl.DataFrame, plan: Plan) -> Confidence:
     rows = segments_of(context, runs_of(context, own))
     users = own.select("user_source", "user").unique(maintain_order=True).iter_rows()
     specific = _measurement_failures(own, plan) if plan.places else _isolation_failures(own, plan)
+    short = sum(short_runs_beside(context)[gpu] for gpu in gpus)
+    short_runs = tr_many(
+        "{number} run of less than an hour also used these GPUs and would need another GPU",
+        "{number} runs of less than an hour also used these GPUs and would need another GPU",
+        short,
+    )
     failed = [
         *watched_enough(observe(context, gpus, rows)),
         *right_clocks(context, rows["host"]),
@@ -404,7 +399,7 @@ def _confidence(context: Context, own: pl.DataFrame, plan: Plan) -> Confidence:
         *seen_long_enough(own),
         *specific,
         *([] if set(still_going(context, rows)) == set(gpus) else [tr("not all of these workloads are still running")]),
-        *_short_runs(context, gpus),
+        *([short_runs] if short else []),
     ]
     return grade(list(dict.fromkeys(failed)))
 
@@ -421,16 +416,3 @@ def _isolation_failures(own: pl.DataFrame, plan: Plan) -> Iterator[str]:
     yield tr("interference cannot be measured: test the workloads together, and compare the time per step")
     for gpus in plan.bins:
         yield from users_apart(own.filter(pl.col("gpu").is_in(gpus)))
-
-
-def _short_runs(context: Context, gpus: Sequence[str]) -> list[str]:
-    short = sum(short_runs_beside(context)[gpu] for gpu in gpus)
-    if not short:
-        return []
-    return [
-        tr_many(
-            "{number} run of less than an hour also used these GPUs and would need another GPU",
-            "{number} runs of less than an hour also used these GPUs and would need another GPU",
-            short,
-        )
-    ]

@@ -96,18 +96,12 @@ def program_runs(context: Context) -> pl.DataFrame:
 
 
 @once_per_context
-def _listed_programs(context: Context) -> pl.DataFrame:
-    """Return the programs without a job in the newest lists: gpu and work."""
-    listed = [(each.host, gpu, each.pid) for gpu, those in context.users.lists.items() for each in those]
-    schema = {"host": pl.String, "gpu": pl.String, "pid": pl.Int32}
-    there = pl.DataFrame(listed, schema=schema, orient="row")
-    return programs(context.rollups.processes().join(there, on=list(schema), how="semi")).select("gpu", "work").unique()
-
-
-@once_per_context
 def launched_together(context: Context) -> Mapping[str, frozenset[str]]:
     """Return by GPU all GPUs of the programs on it: when one worker ends, a launcher ends the others."""
-    there = _listed_programs(context)
+    listed = [(each.host, gpu, each.pid) for gpu, those in context.users.lists.items() for each in those]
+    processes = pl.DataFrame(listed, schema={"host": pl.String, "gpu": pl.String, "pid": pl.Int32}, orient="row")
+    newest = context.rollups.processes().join(processes, on=processes.columns, how="semi")
+    there = programs(newest).select("gpu", "work").unique()
     pairs = there.join(there, on="work", suffix="_other").group_by("gpu").agg(pl.col("gpu_other").unique())
     return {gpu: frozenset(others) for gpu, others in pairs.iter_rows()}
 

@@ -145,15 +145,10 @@ def candidates(context: Context, found: pl.DataFrame, number: str = "work") -> d
         pl.col("gpu").first(), users=pl.col("user").unique(), memory=pl.col("q98_bytes").max()
     )
     return {
-        each: CardSharer(each, gpu, _only(users), memory, levels[codes[each]], sums[each])
+        each: CardSharer(each, gpu, users[0] if len(users) == 1 else None, memory, levels[codes[each]], sums[each])
         for each, gpu, users, memory in rows.iter_rows()
         if each in sums
     }
-
-
-def _only(users: list[str | None]) -> str | None:
-    """Return the one user, by name; None if there are several or one is not known."""
-    return users[0] if len(users) == 1 else None
 
 
 def is_best_effort(owners: Owners, user: str | None, account: str | None) -> bool:

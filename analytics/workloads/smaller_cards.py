@@ -169,14 +169,10 @@ def _numbers(workloads: pl.DataFrame, present: Offer, offer: Offer) -> dict[str,
     }
 
 
-def _by_means(workloads: pl.DataFrame, present: Offer, offer: Offer) -> pl.DataFrame:
-    """Return the workloads for which the card would be too slow if their kernels filled the present card."""
-    taken = pl.col("sm_pct").is_not_null() & (pl.col("util_pct") > 100 / (slowdown(present.card, offer.card) or 1.0))
-    return workloads.filter(taken)
-
-
 def _failures(context: Context, workloads: pl.DataFrame, present: Offer, offer: Offer) -> list[str]:
-    failed = [*sm_activity_measured(workloads), *sm_activity_of_means(_by_means(workloads, present, offer))]
+    # the card would be too slow for these if their kernels filled the present card
+    by_means = pl.col("sm_pct").is_not_null() & (pl.col("util_pct") > 100 / (slowdown(present.card, offer.card) or 1.0))
+    failed = [*sm_activity_measured(workloads), *sm_activity_of_means(workloads.filter(by_means))]
     if not workloads.join(nvlinked(context), on="work", how="semi").is_empty():
         failed.append(
             tr("the workload's GPUs use NVLink, and it is unknown whether {card} has NVLink", card=offer.card.name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.workloads.mig_profiles import fits
-from analytics.workloads.packing import packings, packings_without
+from analytics.workloads.packing import packings
 from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import A100_80, GB, H100, L40S, Fleet, Gpu
 from tests.findings.scenarios.situations import serve, train
@@ -146,9 +146,9 @@ def test_what_was_decided_otherwise_is_left_out() -> None:
     for number, gpu in enumerate(gpus):
         small(fleet, gpu, job=str(number))
     context = context_of(fleet.recording())
-    (found,) = packings_without(context, frozenset({gpus[0].uuid}))
+    (found,) = packings(context, frozenset({gpus[0].uuid}))
     assert (len(found.freed_gpus), gpus[0].uuid in found.gpus) == (1, False)
-    assert packings_without(context, frozenset({each.uuid for each in gpus[:2]})) == ()
+    assert packings(context, frozenset({each.uuid for each in gpus[:2]})) == ()
 
 
 @pytest.fixture

@@ -33,7 +33,8 @@ def given_jobs(jobs: pl.DataFrame, policy: ReplayPolicy) -> pl.DataFrame:
     given = with_idle_timeout(ranked, policy.idle_timeout_ms)
     if policy.limit_to_need:
         given = given.with_columns(limit_ms="ran_ms")
-    return with_merged_pools(in_blocks(given, policy.block), policy.merge)
+    merged = {pool: pools[0] for pools in policy.merge for pool in pools}
+    return in_blocks(given, policy.block).with_columns(pl.col("pool").replace(merged))
 
 
 def arrived(hours: OffPeakHours | None) -> pl.Expr:
@@ -111,11 +112,6 @@ def in_blocks(jobs: pl.DataFrame, block: int | None) -> pl.DataFrame:
     given = pl.when(pl.col("gpus_used").is_null()).then("gpus").otherwise(blocks)
     per_host = (pl.col("gpus") + pl.col("hosts") - 1) // pl.col("hosts")
     return jobs.with_columns(gpus=given, hosts=(given + per_host - 1) // per_host)
-
-
-def with_merged_pools(jobs: pl.DataFrame, merge: tuple[tuple[str, ...], ...]) -> pl.DataFrame:
-    """The jobs with the name of the pool that theirs became."""
-    return jobs.with_columns(pl.col("pool").replace({pool: pools[0] for pools in merge for pool in pools}))
 
 
 class ReplayLoop:

@@ -219,7 +219,8 @@ def check_replay(
     """
     late = jobs.filter(pl.col("asked") >= judged_from_ms)
     pools = sorted({group.pool for group in replayed.fleet.groups})
-    seen, given = _observed_use(placed), _given(replayed, window)
+    held = clip(replayed.holds, *window, sums=()).group_by("pool").agg((SPAN_MS * pl.col("gpus")).sum())
+    seen, given = _observed_use(placed), dict(held.iter_rows())
     there = {pool: sum(group.gpus for group in replayed.fleet.groups if group.pool == pool) for pool in pools}
     span = window[1] - window[0]
     uses = {pool: given.get(pool, 0.0) for pool in pools}
@@ -270,12 +271,6 @@ def _observed_use(placed: pl.DataFrame) -> Mapping[str, tuple[float, float]]:
         given=SPAN_MS.filter(pl.col("state").is_in(ALLOCATED)).sum(), known=SPAN_MS.filter(known).sum()
     )
     return {pool: (given, seen) for pool, given, seen in found.iter_rows()}
-
-
-def _given(replayed: Replayed, window: tuple[int, int]) -> Mapping[str, float]:
-    """By pool the GPU time that jobs had in the window."""
-    rows = clip(replayed.holds, *window, sums=())
-    return dict(rows.group_by("pool").agg((SPAN_MS * pl.col("gpus")).sum()).iter_rows())
 
 
 def _share(part: float, whole: float) -> float | None:
