@@ -27,9 +27,7 @@ _LONGEST_SILENCE_S = 120.0
 def is_silent(age_s: float, interval_ms: int) -> bool:
     """Return whether an interval is long overdue: after three intervals, and not before the time of a slow driver.
 
-    Args:
-        age_s: seconds since the newest interval ended; before the first interval, since the agent started.
-        interval_ms: length of an interval.
+    `age_s` counts from the end of the newest interval; before the first interval, from the agent's start.
     """
     return age_s > max(3 * interval_ms / 1000, _LONGEST_SILENCE_S)
 

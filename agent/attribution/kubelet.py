@@ -63,10 +63,7 @@ def match_by_gpu(
     answer must be younger than the first of these processes. A container may use GPUs that are not allocated to it
     (privileged, or with all devices visible); then no pod matches.
 
-    Args:
-        processes: the processes in pods.
-        allocation: the kubelet's answer with the pods' GPUs.
-        taken: namespace and name of pods that are known to belong to other UIDs.
+    `taken` has namespace and name of pods that are known to belong to other UIDs.
     """
     by_uid: dict[str, list[AttributedProcess]] = {}
     for process in processes:
@@ -131,9 +128,7 @@ class PodAllocations(Collector):
     def rows(self, allocation: Allocation | None, now_ms: int) -> list[AllocationRow]:
         """Return the allocations that began or ended since the last call; none without a new answer from the kubelet.
 
-        Args:
-            allocation: the kubelet's newest answer; None where it is missing or old.
-            now_ms: wall clock.
+        `allocation` is None where the kubelet's newest answer is missing or old.
         """
         if allocation is None:
             if self._began_ms is None:
@@ -226,12 +221,7 @@ class Kubelet:
         return bool(self._settings.kubelet_url) or self._has_socket()
 
     def refresh(self, processes: Sequence[AttributedProcess], now_ms: int) -> None:
-        """Send the queries that are due and take the answers that have arrived; waits only for a new container.
-
-        Args:
-            processes: the current processes.
-            now_ms: wall clock.
-        """
+        """Send the queries that are due and take the answers that have arrived; waits only for a new container."""
         self.wait(0.0)
         # containers that Docker or podman runs without Kubernetes do not belong to the kubelet
         ids = {

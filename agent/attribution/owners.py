@@ -160,9 +160,7 @@ class ProcessOwners(Collector):
         Unknown columns are omitted. `attribution` is always present: `hidden` where /proc does not show the process, else
         the sources joined by `+`. `cpu_util_pct` is the mean since the last look, from the second look on.
 
-        Args:
-            rows: the NVML worker's rows, with `pid` and `gpu`; possibly none.
-            now_ms: wall clock, for the age of answers.
+        `rows` are the NVML worker's, with `pid` and `gpu`; possibly none.
         """
         self._now_ms = now_ms
         found = {} if self._proc is None else self._processes.look(((row["pid"], row["gpu"]) for row in rows), now_ms)

@@ -43,11 +43,8 @@ def gangs(placed: pl.DataFrame, since_ms: int, until_ms: int, wanted: Sequence[i
     A job that fits on a host runs on a single host; a larger job takes whole free hosts. Only whole GPUs count, no MIG
     instances. A host has as many GPUs as the largest host of its model and pool in the window.
 
-    Args:
-        placed: the ledger's rows with `pool` and `model`.
-        since_ms: start of the window.
-        until_ms: end of the window.
-        wanted: the sizes; None means 1, 2, 4, 8 and further, up to the size of the fleet.
+    `placed` has `pool` and `model`. The sizes `wanted` are by default 1, 2, 4, 8 and further, up to the size of the
+    fleet.
     """
     rows = clip(placed.filter(pl.col("gpu_share") == 1), since_ms, until_ms)
     if wanted is None:
@@ -122,12 +119,8 @@ def hourly_most(
 
     Every value of `by` gets all whole hours of the time, with 0 in hours without a span.
 
-    Args:
-        spans: rows with `by`, `time`, `end` and the weight; rows of a GPU must not overlap.
-        by: columns by which GPUs are counted separately.
-        since_ms: start of the time; an hour that began earlier is left out.
-        until_ms: end of the time; the hour that contains it is left out.
-        weight: the column with the weights.
+    Rows of a GPU in `spans` must not overlap. GPUs are counted separately by the columns `by`. Hours that are only
+    partly in the time are left out.
     """
     first_ms, last_ms = -(-since_ms // HOUR_MS) * HOUR_MS, until_ms // HOUR_MS * HOUR_MS
     hours = pl.select(time=pl.int_range(first_ms, last_ms, HOUR_MS, dtype=pl.Int64))
@@ -166,10 +159,7 @@ def demand(segments: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame
     `unknown`, and `allocated_or_unknown` and `working_or_unknown`, the highest possible values: unobserved time is not
     idle time.
 
-    Args:
-        segments: the ledger's rows; a MIG instance counts its share.
-        since_ms: start of the window; an hour that began earlier is left out.
-        until_ms: end of the window; the hour that contains it is left out.
+    A MIG instance counts its share. Hours that are only partly in the window are left out.
     """
     rows = segments.with_columns(of=pl.lit(0))
     spans = {name: rows.filter(pl.col("state").is_in(states)) for name, states in _COUNTED.items()}

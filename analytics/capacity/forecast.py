@@ -94,12 +94,7 @@ def demand_series(
 ) -> DemandSeries:
     """Return the series of a pool's whole days.
 
-    Args:
-        key: the pool and the model of its GPUs.
-        hours: `time`, `there`, `demand` and `unknown` by hour, in GPUs.
-        capacity: GPUs in working order at the end.
-        until_ms: the end.
-        zone: the time zone of the days.
+    `hours` has `time`, `there`, `demand` and `unknown` by hour, in GPUs; `capacity` is that of the end.
     """
     known = hours.filter(pl.col("unknown") <= UNKNOWN_MAX * pl.col("there")).with_columns(
         day=local_time("time", str(zone)).dt.date()
@@ -200,10 +195,7 @@ def lead_days(settings: Config) -> int:
 def outlook(series: DemandSeries, horizon_days: int, lead_days: int) -> PoolOutlook:
     """Return the outlook of a series over a horizon.
 
-    Args:
-        series: the demand of a pool and model.
-        horizon_days: length of the forecast.
-        lead_days: days from order to use.
+    `lead_days` are the days from order to use.
     """
     found = forecast(series, horizon_days)
     return PoolOutlook(found, horizon_days, lead_days, None if found.fan is None else crossing(found.fan, series))

@@ -61,10 +61,7 @@ def load_jobs(lake: Lake) -> pl.DataFrame:
 def with_allocation_facts(segments: pl.DataFrame, jobs: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     """Return the ledger's rows with these columns of the row's job, such as its project; null if the row has several jobs or none.
 
-    Args:
-        segments: rows of the ledger.
-        jobs: with JOB_SCHEMA.
-        names: the columns of `jobs`.
+    `jobs` has JOB_SCHEMA.
     """
     newest = pl.col(names).drop_nulls().last()
     facts = jobs.group_by(_job="job", maintain_order=True).agg(newest)
@@ -91,9 +88,7 @@ def load_withheld(lake: Lake) -> pl.DataFrame:
 def ended_by_limit(jobs: pl.DataFrame, seen_ms: int) -> pl.DataFrame:
     """Return the jobs, where a run without a reported end is over at its planned end, if that has passed. How it ended is unknown.
 
-    Args:
-        jobs: with JOB_SCHEMA.
-        seen_ms: time up to which the lake was filled.
+    `jobs` has JOB_SCHEMA; the lake was filled up to `seen_ms`.
     """
     is_over = pl.col("start").is_not_null() & pl.col("end").is_null() & (pl.col("planned_end") < seen_ms - LATE_MS)
     return jobs.with_columns(
@@ -257,9 +252,7 @@ IS_COUNTED = pl.col("asked").is_not_null() & (pl.col("gpus") > 0).fill_null(valu
 def located(jobs: pl.DataFrame, placed: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the jobs with `number`, `ledger_job` and the columns of `with_pools`, and the allocations of each job (`allocated_spans`).
 
-    Args:
-        jobs: with JOB_SCHEMA.
-        placed: the ledger's rows of the window with `pool` and `model`.
+    `jobs` has JOB_SCHEMA; `placed` are the ledger's rows of the window with `pool` and `model`.
     """
     named = jobs.with_columns(ledger_job=ledger_job("job")).with_row_index("number")
     allocated = allocated_spans(named)
@@ -282,8 +275,7 @@ def allocated_spans(jobs: pl.DataFrame) -> pl.DataFrame:
 
     A job's GPUs are spread evenly over its hosts.
 
-    Args:
-        jobs: with JOB_SCHEMA, `number` and `ledger_job`.
+    `jobs` has JOB_SCHEMA, `number` and `ledger_job`.
     """
     ran = jobs.filter(pl.col("start").is_not_null(), pl.col("gpus") > 0, pl.col("hosts").list.len() > 0)
     hosts, place = pl.col("hosts").list.len(), pl.int_ranges(pl.col("hosts").list.len())
@@ -301,10 +293,7 @@ def with_pools(jobs: pl.DataFrame, allocated: pl.DataFrame, places: Mapping[Pool
     Pool and model are those of most of the job's GPUs. A job that never ran gets the pool and model of most jobs of its
     partition, among the models that it requested. `is_ambiguous`: those jobs ran in several pools. Null if unknown.
 
-    Args:
-        jobs: with JOB_SCHEMA and `number`.
-        allocated: from `allocated_spans`.
-        places: the hosts of each pool and model.
+    `jobs` has JOB_SCHEMA and `number`; `allocated` is that of `allocated_spans`.
     """
     rows = [(host, *place) for place, own in places.items() for host in own]
     hosts = pl.DataFrame(rows, schema=dict.fromkeys(("host", *POOL_MODEL), pl.String), orient="row")
@@ -379,9 +368,7 @@ def run_ms(asked: str, until_ms: int) -> pl.Expr:
 
     A job that has not started by then counts its time limit; without a limit, the time up to the window's end.
 
-    Args:
-        asked: the column with the begin of the wait.
-        until_ms: end of the window.
+    `asked` is the column with the begin of the wait.
     """
     limit = pl.when(pl.col("time_limit_ms") > 0).then("time_limit_ms")
     so_far = pl.when(pl.col("start") < until_ms).then(until_ms - pl.col("start"))
@@ -415,10 +402,7 @@ def waiting(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int]) -
     than GPUs are left out. The rest counts for no longer than the run time, after which the job would have been done.
     Jobs without a known pool are left out.
 
-    Args:
-        jobs: with JOB_SCHEMA.
-        placed: the ledger's rows of the window: `host`, `time`, `end`, `pool` and `model`.
-        window: start and end, in ms.
+    `jobs` has JOB_SCHEMA; `placed` are the ledger's rows of the window: `host`, `time`, `end`, `pool` and `model`.
     """
     known, _ = located(jobs, placed)
     queued = jobs_in_window(known, *window).filter(
@@ -447,9 +431,7 @@ def waiting(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int]) -
 def queued_hours(waits: pl.DataFrame, name: str = "queued") -> pl.DataFrame:
     """Return the GPUs that jobs waited for in each hour, by `pool`, `model` and `time`, weighted by duration: ten minutes count a sixth.
 
-    Args:
-        waits: rows of `waiting`.
-        name: the column for the GPUs.
+    `waits` are rows of `waiting`; `name` is the column for the GPUs.
     """
     gpus = pl.col("gpus") * SPAN_MS / HOUR_MS
     return by_hour(waits).group_by(*POOL_MODEL, time="hour").agg(gpus.sum().alias(name))

@@ -48,11 +48,7 @@ def off_peak(segments: pl.DataFrame, pools: Mapping[str, str], until_ms: int, zo
     D is the most GPUs at once in each hour that worked within the last 30 minutes. N is the most GPUs of the pool in
     the ledger. Pools observed for less than four weeks are left out. Hours with more than a tenth unknown do not count.
 
-    Args:
-        segments: the ledger's rows up to `until_ms`.
-        pools: the pool of each GPU.
-        until_ms: end of the weeks.
-        zone: time zone of the hours of the week.
+    `segments` reach up to `until_ms`, the end of the weeks; their hours are those of `zone`.
     """
     since_ms = until_ms - WEEKS_MOST * WEEK_MS
     named = pl.DataFrame(
@@ -164,10 +160,7 @@ def hours_of_week(segments: pl.DataFrame, until_ms: int, zone: tzinfo) -> HoursO
 
     An hour that a clock change repeats or skips counts with its real time.
 
-    Args:
-        segments: the ledger's rows: `time`, `end`, `state` and `gpu_share`.
-        until_ms: end of the weeks.
-        zone: time zone of the hours of the week.
+    `segments` has `time`, `end`, `state` and `gpu_share`.
     """
     rows = clip(segments.select("time", "end", "state", "gpu_share"), until_ms - WEEKS_MOST * WEEK_MS, until_ms)
     if rows.is_empty():

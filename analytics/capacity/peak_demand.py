@@ -80,10 +80,8 @@ class Backtest:
 def peak_demand(hours: pl.DataFrame, until_ms: int, quantile: float) -> PeakDemand | None:
     """Return the peak as of a moment; None if too few earlier hours were observed.
 
-    Args:
-        hours: `time`, `there`, `demand`, `unknown` and `demand_or_unknown` of a pool by hour, in GPUs.
-        until_ms: the moment.
-        quantile: the share of the hours that the peak covers.
+    `hours` has `time`, `there`, `demand`, `unknown` and `demand_or_unknown` of a pool by hour, in GPUs. The peak covers
+    the share `quantile` of the hours.
     """
     known, days = _known(hours, until_ms - PEAK_DAYS * DAY_MS, until_ms), known_days(hours, until_ms)
     if days < HISTORY_MIN_DAYS:

@@ -38,9 +38,7 @@ class JobUse:
 def jobs(own: pl.DataFrame, costs: Costs) -> tuple[JobUse, ...]:
     """Return the jobs, the most GPU time first.
 
-    Args:
-        own: the ledger's rows narrowed to a user (`analytics.scope`), with the user's share of shared GPUs.
-        costs: the cost of GPU time.
+    `own` are the ledger's rows narrowed to a user (`analytics.scope`), with the user's share of shared GPUs.
     """
     rows = own.filter(pl.col("state").is_in(ALLOCATED)).with_columns(shared=HAS_OTHERS)
     rows = rows.with_columns(job=pl.when(~pl.col("shared")).then("job"))
@@ -83,11 +81,7 @@ class QuotaUse:
 def against_quota(segments: pl.DataFrame, quota_gpus: float, since_ms: int, until_ms: int) -> QuotaUse:
     """Return the use of a quota.
 
-    Args:
-        segments: the ledger's rows of the quota's users, clipped to the window.
-        quota_gpus: GPUs that they may have at once.
-        since_ms: start of the window.
-        until_ms: end of the window.
+    `segments` are the ledger's rows of the quota's users, clipped to the window.
     """
     rows = segments.filter(pl.col("state").is_in(ALLOCATED)).with_columns(of=pl.lit(0))
     # one more of no weight, so that hours without any count as none

@@ -115,8 +115,7 @@ class Claims:
     def assigned(self, pieces: pl.DataFrame) -> pl.DataFrame:
         """Return the segments with `recommendation` (null without a claim) and `place`.
 
-        Args:
-            pieces: gpu, state, user (as in `pieces_of`) and segment_ms, the length of the whole interval.
+        `pieces` has gpu, state, user (as in `pieces_of`) and segment_ms, the length of the whole interval.
         """
         keyed = pieces.with_row_index("piece")
         named = keyed.select("piece", "gpu", "state", "user", "segment_ms")

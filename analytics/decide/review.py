@@ -247,10 +247,7 @@ def findings_and_demand(
 
     The demand excludes GPUs that findings show as reclaimable.
 
-    Args:
-        context: the window.
-        rules: the rules; rules about pools run last.
-        records: whether the site's own record of a rule lowers its confidence.
+    Rules about pools run last. With `records`, the site's own record of a rule may lower its confidence.
     """
     found: list[Finding] = []
     for rule in rules:

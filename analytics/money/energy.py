@@ -64,10 +64,7 @@ class Grid:
     def from_config(cls, settings: Config, intensity: GridIntensity | None, usd_rate: float | None = 1.0) -> Grid:
         """Read the settings `money.pue` and `money.energy_price_per_kwh`, with the intensity of `open_intensity`.
 
-        Args:
-            settings: with their origins.
-            intensity: None if it is unusable.
-            usd_rate: the worth of a US dollar in the site's currency; None is not known.
+        `usd_rate` is the worth of a US dollar in the site's currency; None is not known.
         """
         price: float | None = settings.number("money.energy_price_per_kwh")
         if settings.origins["money.energy_price_per_kwh"] == "default":

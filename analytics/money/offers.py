@@ -133,9 +133,7 @@ def useful_hourly(offer: GpuOffer, lost_hours: float) -> float | None:
     Interruptions come at a rate of r an hour, and each loses L hours of work (the work since the last checkpoint, and
     the new start): of each paid hour, r L is lost, so an hour of work takes 1 / (1 - r L) of them.
 
-    Args:
-        offer: of kind `spot`.
-        lost_hours: L.
+    L is `lost_hours`.
     """
     if offer.interruptions_per_day is None:
         return None
@@ -170,11 +168,7 @@ def import_catalog(path: str, provider: str, day: date, region: str = "") -> Imp
     Lines without an instance price an accelerator alone, without the host that it needs (GCP), and are left out, as are
     shares of a GPU.
 
-    Args:
-        path: the CSV file.
-        provider: the provider; the file does not name it.
-        day: the day of the prices; the file does not have it.
-        region: only regions with this prefix; all if empty.
+    The file names neither the provider nor the day of its prices. `region` is a prefix of regions; empty for all.
     """
     best: dict[tuple[str, TableKind], tuple[Decimal, CsvLine]] = {}
     fitting: dict[tuple[str, int | None], tuple[Card, ...]] = {}

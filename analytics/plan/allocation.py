@@ -32,11 +32,7 @@ def owner_waits(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int
 
     Columns: those of `jobs_in_window`, and organisation, team and team_project as `Accounts` labels them.
 
-    Args:
-        jobs: with JOB_SCHEMA.
-        placed: the ledger's rows of the window with `pool`.
-        window: start and end, in ms.
-        owners: the owners table.
+    `jobs` has JOB_SCHEMA; `placed` are the ledger's rows of the window with `pool`.
     """
     known, _ = located(jobs, placed)
     rows = jobs_in_window(known, *window).filter(IS_COUNTED)
@@ -119,12 +115,8 @@ def owner_tree(
 ) -> tuple[OwnerNode, ...]:
     """Return the organisations with their teams and projects, the most GPU time first.
 
-    Args:
-        accounts: the accounts of the window, from rows `with_allocation_facts`.
-        waits: from `owner_waits`.
-        owners: the owners table.
-        window: start and end, in ms.
-        has_quotas: True if the accounts cover all GPUs; quotas apply to all GPUs only.
+    The accounts are of rows `with_allocation_facts`, the waits from `owner_waits`. `has_quotas`: the accounts cover all
+    GPUs, and only to these quotas apply.
     """
     quotas = owners if has_quotas else Owners.none()
     levels = {group: _nodes(group, accounts, waits, quotas, window) for group in _GROUPS}

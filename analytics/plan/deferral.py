@@ -47,10 +47,7 @@ def with_deferrable(rows: pl.DataFrame, jobs: pl.DataFrame, owners: Owners) -> p
     deferrable only as
     best-effort work.
 
-    Args:
-        rows: `job` as in the ledger, `user`, `account`.
-        jobs: from `job_names`.
-        owners: with priority classes.
+    `rows` has `job` as in the ledger, `user` and `account`; `jobs` are those of `job_names`.
     """
     names = pl.concat_str("name", "partition", "qos", separator=" ", ignore_nulls=True)
     # by the id alone, for one job may be known from two sources
@@ -252,11 +249,8 @@ def find_deferral(rows: pl.DataFrame, grid: GridHours, floors: Mapping[str, floa
 
     A free GPU draws power too. Only the power of work above that of the same model's free GPUs moves.
 
-    Args:
-        rows: from `hourly_energy`, with `is_deferrable`.
-        grid: the window's hours.
-        floors: watts of free GPUs by model.
-        most_hours: the longest delay.
+    `rows` are those of `hourly_energy`, with `is_deferrable`; `floors` are watts of free GPUs by model. No work waits
+    longer than `most_hours`.
     """
     hours = grid.hours.with_row_index("place")
     whole = rows.filter(~pl.col("instance")).with_columns(pl.col("energy_mj", "energy_known_ms").fill_null(0.0))

@@ -124,11 +124,7 @@ def find_endings(context: Context, jobs: pl.DataFrame, days: int, zone: tzinfo) 
     A GPU is in a single ending, by its most certain source. GPUs with several jobs or users and parts of cards are left
     out.
 
-    Args:
-        context: the window.
-        jobs: with JOB_SCHEMA.
-        days: number of days after the window's end.
-        zone: the site's time zone, which sets the days.
+    `jobs` has JOB_SCHEMA; the days are those of `zone`.
     """
     now, not_over = _whole_gpus(context), _unfinished_jobs(context, jobs)
     running = _running_jobs(not_over, context.until_ms)

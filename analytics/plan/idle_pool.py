@@ -246,10 +246,8 @@ def _lasting(enough: NDArray[np.bool_], firsts: NDArray[np.int64], lasts: NDArra
 def counts_of(spans: pl.DataFrame, hosts: Sequence[str], moments: Sequence[int]) -> Counts:
     """Return the GPUs of the spans per host and step.
 
-    Args:
-        spans: rows with `host`, `time`, `end` and `gpus`, all within the first and last moment.
-        hosts: a row for each.
-        moments: borders of the steps. Spans begin and end at moments, or count from the step in which they begin.
+    Spans lie within the first and the last of `moments`, the borders of the steps. They begin and end at moments, or
+    count from the step in which they begin.
     """
     steps = len(moments)
     changes = np.zeros((len(hosts), steps), np.int16)
@@ -284,9 +282,8 @@ class IdlePools:
     def add_unused(self, moved: Collection[str], staying: Collection[str]) -> bool:
         """Add allocated but unused GPUs, also if it is unknown which GPUs of a host they are; return whether there are any.
 
-        Args:
-            moved: jobs that have returned their unused GPUs already, by their names in the ledger.
-            staying: jobs that may still return them.
+        Jobs in `moved` have returned their unused GPUs already, and those in `staying` may still; by their names in the
+        ledger.
         """
         unused = self.spans.filter(pl.col("kind") == "unused", ~pl.col("job").is_in(moved).fill_null(value=False))
         is_named = pl.col("job").is_in(staying).fill_null(value=False)
@@ -332,14 +329,8 @@ def idle_pools(
 ) -> IdlePools:
     """Return the idle GPUs of a window.
 
-    Args:
-        placed: the ledger's rows with `pool` and `model`.
-        allocated: the allocations of jobs, from `allocated_spans`.
-        memory_gib: memory of the cards of each model.
-        window: start and end, in ms.
-        held_min_ms: see `idle_spans`.
-        withheld: with WITHHELD_SCHEMA. A withholding of only some GPUs of a host does not count, because it is unknown
-            which GPUs they are.
+    `allocated` is that of `allocated_spans`, and `held_min_ms` as in `idle_spans`. `withheld` has WITHHELD_SCHEMA; a
+    withholding of only some GPUs of a host does not count, because it is unknown which GPUs they are.
     """
     is_whole = pl.col("gpu_share") == 1
     split = frozenset(placed.filter(~is_whole)["job"].drop_nulls().str.split("+").explode())

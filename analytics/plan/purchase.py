@@ -55,11 +55,8 @@ def need_curves(
 ) -> tuple[NeedCurve, ...]:
     """Return the curve of each pool and model.
 
-    Args:
-        context: what was known at the end of the window.
-        fleet: the demand of each pool and model.
-        window: start and end in ms; hours that are only partly in the window are left out.
-        may_stop: whether the work of a user and an account may be interrupted.
+    Hours that are only partly in the window are left out. `may_stop`: whether the work of a user and an account may be
+    interrupted.
     """
     if not fleet.pools:
         return ()
@@ -181,11 +178,7 @@ def pool_purchases(
 ) -> tuple[PoolPurchase, ...]:
     """Return the purchase of each curve.
 
-    Args:
-        curves: the demand curves.
-        market: the offers and their prices.
-        powers: from `measured_powers`.
-        until_ms: end of the window, from which weeks are counted back.
+    `powers` are `measured_powers`; weeks are counted back from `until_ms`.
     """
     return tuple(_of_pool(each, market, powers.get((each.pool, each.model)), until_ms) for each in curves)
 
@@ -193,8 +186,7 @@ def pool_purchases(
 def measured_powers(placed: pl.DataFrame) -> dict[PoolModel, Power]:
     """Return the power of each pool and model's GPUs, used and free, where both are known for at least 90 % of the time.
 
-    Args:
-        placed: the ledger's rows with `pool` and `model`.
+    `placed` are the ledger's rows with `pool` and `model`.
     """
     times = placed.filter(pl.col("state").is_in([*IN_USE, "free"])).with_columns(
         in_use=pl.col("state") != "free", ms=SPAN_MS
@@ -314,10 +306,7 @@ def internal_prices(curve: NeedCurve, flat: float | None, zone: tzinfo) -> Inter
     interruptible work as
     deferrable.
 
-    Args:
-        curve: the demand curve.
-        flat: the current price of a GPU-hour.
-        zone: the time zone of the hours.
+    `flat` is the current price of a GPU-hour; the hours are those of `zone`.
     """
     by_hour = curve.hours.group_by(hour=local_time("time", str(zone)).dt.hour()).agg(
         pl.col("need", "firm").mean(), hours=pl.len()

@@ -94,10 +94,8 @@ def cheapest_mix(need: Hours, firm: Hours, options: Sequence[Option]) -> Mix | N
 
     Bought and reserved GPUs are whole GPUs.
 
-    Args:
-        need: GPUs in each hour.
-        firm: GPUs in each hour whose work must not be interrupted.
-        options: the options. If several of a kind are paid by use, the cheapest counts.
+    `need` and `firm` are GPUs in each hour; the work of `firm` must not be interrupted. If several options of a kind
+    are paid by use, the cheapest counts.
     """
     hours, levels = len(need), int(np.ceil(need.max(initial=0.0)))
     firm_hours, all_hours = _level_hours(firm, levels), _level_hours(need, levels)

@@ -392,10 +392,7 @@ class Goodput:
 def goodput(jobs: pl.DataFrame, since_ms: int, until_ms: int) -> Goodput:
     """Return the GPU time of a window by how its jobs ended.
 
-    Args:
-        jobs: `gpus`, `start`, `end` and `state`, one row per run. Rows without a GPU count or a start are left out.
-        since_ms: start of the window, in ms.
-        until_ms: end of the window, in ms.
+    `jobs` has `gpus`, `start`, `end` and `state`, one row per run; rows without a GPU count or a start are left out.
     """
     word = pl.col("state").str.to_uppercase().str.extract(r"^([A-Z_]+)")
     ended = word.replace_strict(_WORDS, default=UNKNOWN, return_dtype=pl.String).fill_null(UNKNOWN)

@@ -57,10 +57,8 @@ _PIECE = ("host", "job", "user")
 def occupied_hosts(placed: pl.DataFrame, until_ms: int, idle_min_ms: int) -> dict[tuple[str, str], list[OccupiedHost]]:
     """Return the hosts of each pool and model at the end of the window.
 
-    Args:
-        placed: the ledger's rows of the window with `pool`, `model` and `rate` (price of a GPU-hour, null if unknown).
-        until_ms: end of the window.
-        idle_min_ms: time without work after which a GPU can be reclaimed from its user.
+    `placed` are the ledger's rows of the window with `pool`, `model` and `rate` (price of a GPU-hour, null if unknown).
+    A GPU can be reclaimed from its user after `idle_min_ms` without work.
     """
     now = placed.filter(pl.col("end") >= until_ms)
     is_part = (pl.col("gpu_share") < 1) | pl.col("instance")
@@ -289,12 +287,8 @@ def pool_rooms(
 ) -> tuple[PoolRoom, ...]:
     """Return the room in each pool and model with whole GPUs at the end of the window.
 
-    Args:
-        placed: the ledger's rows of the window with `pool`, `model` and `rate` (price of a GPU-hour, null if unknown).
-        jobs: jobs of the lake, with JOB_SCHEMA.
-        window: start and end, in ms.
-        idle_min_ms: time without work after which a GPU can be reclaimed from its user.
-        sizes: GPUs per job; sizes larger than a pool are left out.
+    `placed` and `idle_min_ms` are those of `occupied_hosts`; `jobs` has JOB_SCHEMA. `sizes` are GPUs per job; sizes
+    larger than a pool are left out.
     """
     hosts = occupied_hosts(placed, window[1], idle_min_ms)
     free = free_levels(clip(placed.filter(pl.col("gpu_share") == 1), *window), ("free",))

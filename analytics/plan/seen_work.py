@@ -74,10 +74,8 @@ def card_options(
 ) -> tuple[CardOption, ...]:
     """Return for each offer the fewest cards that fit, and for fleet cards the smallest part: sure ones first, by kind of price, the cheapest first.
 
-    Args:
-        offers: the cards, with the price of a card.
-        need_of: the memory need per card, for a number of cards.
-        counts_of: numbers of an offer's cards that can work together, in order.
+    `need_of` gives the memory need per card for a number of cards, and `counts_of` the numbers of an offer's cards that
+    can work together, in order.
     """
     found = [option for offer in offers for option in _options(offer, need_of, counts_of(offer))]
     return tuple(sorted(found, key=_rank))
@@ -302,11 +300,7 @@ class OldCards:
 def old_cards(context: Context, seen: Sequence[SeenWork], segments: pl.DataFrame, *, with_idle: bool) -> OldCards:
     """Return the workloads that fit on an older card than their own, each on the cheapest such card.
 
-    Args:
-        context: the window.
-        seen: workloads of the ledger rows.
-        segments: ledger rows, whose short runs are counted.
-        with_idle: whether the reader may know the unused time of the old cards.
+    Short runs in `segments` are counted. `with_idle`: the reader may know the unused time of the old cards.
     """
     offers = fleet_offers(context)
     older = {offer.model: [old for old in offers if _is_older(old, offer)] for offer in offers}

@@ -51,12 +51,8 @@ def starving_pairs(
     each moment the waits in a pool are set against the unused GPUs of others there, in proportion. No GPU counts for
     two waiting teams, and no wait for two others.
 
-    Args:
-        waits: from `owner_waits`.
-        allocated: see `Accounts.allocated`.
-        quotas: quotas by team, for teams with a quota.
-        window: start and end, in ms.
-        held_min_ms: held and reserved GPUs count as unused after this time.
+    `waits` are those of `owner_waits`, `allocated` is `Accounts.allocated`, and `quotas` are by team. Held and reserved
+    GPUs count as unused after `held_min_ms`.
     """
     wanting = _waits_under_quota(waits.filter(pl.col("begin") < pl.col("until")), allocated, quotas, window)
     given = allocated.with_columns(owner=_owner("user"))

@@ -254,10 +254,7 @@ def works_elsewhere(context: Context, gpus: Sequence[str]) -> tuple[str, ...]:
 def ties(context: Context, gpus: Sequence[str], *, as_jobs: bool = True) -> Ties:
     """Return everything that speaks against ending the work on these GPUs.
 
-    Args:
-        context: the window.
-        gpus: the GPUs whose work would be ended.
-        as_jobs: True if whole jobs are ended; False if processes are, which affects no other task of an array.
+    Without `as_jobs` only processes are ended, which affects no other task of an array.
     """
     if not gpus:
         return Ties()
@@ -299,13 +296,8 @@ def ending_command(
 ) -> str:
     """Return a command that ends the user's work on these GPUs, or one that inspects if other work might end too.
 
-    Args:
-        context: the window.
-        host: the GPUs' host.
-        gpus: the GPUs.
-        user: the user whose processes may be ended.
-        bound: what else would end, if the caller already has it.
-        as_jobs: True to end jobs and pods; False to end processes, for jobs and pods that have ended.
+    `bound` is what else would end, if the caller already has it. Without `as_jobs` only processes are ended, for jobs
+    and pods that have ended.
     """
     bound = ties(context, gpus) if bound is None else bound
     own = own_processes(context, gpus, user)

@@ -48,10 +48,7 @@ HISTORY_MS = 16 * WEEK_MS
 def fleet_demand(context: Context, going: Collection[str], snoozed: Collection[str] = ()) -> FleetDemand:
     """Return the demand of every pool and model with GPUs in working order at the end of the window.
 
-    Args:
-        context: what was known then.
-        going: GPUs that findings say may go: while unused, they are no demand.
-        snoozed: GPUs that stay in place because their finding is snoozed.
+    Findings say that the GPUs in `going` may go: while unused, they are no demand. Those in `snoozed` stay in place.
     """
     if context.fell_silent:
         return FleetDemand.of(unseen_since_ms=context.until_ms)

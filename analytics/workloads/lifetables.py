@@ -239,11 +239,8 @@ def _pooled(
 
     All moments go through a level together, because the cost is in the calls and not in the numbers.
 
-    Args:
-        tables: by moment the counts of the fleet, and those of the groups of each level.
-        nests: by moment the groups of its idle GPUs.
-        asked: the moments.
-        horizon_ms: the horizon.
+    `tables` has by moment the counts of the fleet, and those of the groups of each level; `nests` has the groups of its
+    idle GPUs.
     """
     share = ((AGES_MS / (AGES_MS + horizon_ms)) ** PRIOR_RATE)[None]
     first = np.zeros(len(asked), np.int64)

@@ -284,10 +284,7 @@ class Sharing:
 def best_sharing(those: Sequence[CardSharer], best_effort: frozenset[int], card_bytes: int) -> Sharing:
     """Return the pairs and triples that spare the most cards. At most one member of a group is not best effort.
 
-    Args:
-        those: candidates of one model, each with a card of its own.
-        best_effort: the numbers of those that may be slowed or stopped.
-        card_bytes: the memory of a card.
+    Each of `those` has a card of its own. `best_effort` has the numbers of those that may be slowed or stopped.
     """
     left = sorted(those, key=lambda each: (each.work in best_effort, -each.memory_bytes, each.work))
     proven = len(left) <= BLOCK

@@ -257,9 +257,7 @@ def unseen_gpus(context: Context, shortest_ms: int) -> pl.DataFrame:
     (number of GPUs certainly never used), candidates (UUIDs that include these: no process was on them while the job
     ran).
 
-    Args:
-        context: the window; allocations and rows before it count as well.
-        shortest_ms: shorter allocations are left out.
+    Allocations and rows before the window count as well; allocations shorter than `shortest_ms` are left out.
     """
     counted = _counted_runs(context).filter(pl.col("end") - pl.col("start") >= shortest_ms)
     there = context.whole.segments.join(counted.select("host").unique(), on="host", how="semi")

@@ -209,9 +209,7 @@ def workload_footprints(context: Context, segments: pl.DataFrame) -> pl.DataFram
     (measured share of its whole hours; null without any), `whole_card`. Workloads of display servers and daemons, and
     those with several users or jobs, are left out, because their memory cannot be assigned.
 
-    Args:
-        context: the window.
-        segments: ledger rows; workloads without any of them are left out.
+    Workloads without any of the ledger rows in `segments` are left out.
     """
     own = runs_with_workload(context).filter(pl.col("single") & ~pl.col("service"))
     asked = own.join(segments.select(RUN).unique(), on=RUN, how="semi", nulls_equal=True)

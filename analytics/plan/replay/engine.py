@@ -22,10 +22,6 @@ def given_jobs(jobs: pl.DataFrame, policy: ReplayPolicy) -> pl.DataFrame:
     """The jobs as they come under the policy, in their order.
 
     With `arrived`, `rank`, `is_small`, `cut_ms` and `worked_later` beside REPLAY_JOB_SCHEMA; `ran_ms`, `limit_ms`, `gpus`, `hosts` and `pool` are changed.
-
-    Args:
-        jobs: with REPLAY_JOB_SCHEMA.
-        policy: see there.
     """
     ranked = jobs.with_columns(
         arrived=arrived(policy.off_peak), rank=rank(policy.priorities), is_small=is_small(policy.small_work)
@@ -248,13 +244,7 @@ class Replayed:
 def replay(jobs: pl.DataFrame, fleet: ReplayFleet, policy: ReplayPolicy) -> Replayed:
     """The jobs on the fleet as the policy changes both; the same answer each time.
 
-    Args:
-        jobs: with REPLAY_JOB_SCHEMA.
-        fleet: today's.
-        policy: what is changed.
-
-    Raises:
-        UsageError: where the policy names a pool that the fleet does not have.
+    `jobs` has REPLAY_JOB_SCHEMA. Raises UsageError where the policy names a pool that the fleet does not have.
     """
     changed, given = changed_fleet(fleet, policy), given_jobs(jobs, policy)
     asked = AskedJobs.of(given, is_sharing=policy.share > 1 or policy.mig)

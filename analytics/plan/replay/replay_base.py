@@ -222,14 +222,8 @@ def replay_outcome(
 ) -> ReplayOutcome:
     """Return what becomes of the jobs.
 
-    Args:
-        jobs: with REPLAY_JOB_SCHEMA and `rank`.
-        today: the replay of today.
-        then: the replay under the change.
-        window: its start and end, in ms.
-        has_waits: whether the replay of today explains the queue waits of all jobs.
-        pools_with_waits: the pools whose queue waits it explains.
-        idle_timeout_ms: the idle time-out of the change.
+    `jobs` has REPLAY_JOB_SCHEMA and `rank`. The replay of today explains the queue waits of all jobs (`has_waits`), or
+    of those in `pools_with_waits`. `idle_timeout_ms` is that of the change.
     """
     runs = then.runs
     ran = jobs.select("number", "user", "team", "ran_ms", "idle_intervals").join(runs, on="number")

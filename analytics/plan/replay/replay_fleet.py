@@ -69,11 +69,8 @@ def fleet_today(
 ) -> ReplayFleet:
     """The hosts with whole GPUs that are there at the end of a window.
 
-    Args:
-        whole: the ledger's rows of whole GPUs, with POOL_MODEL.
-        blocks: the hosts that jobs of a partition (as in REPLAY_JOB_SCHEMA) ever ran on in a pool; the others are not open to it.
-        facts: of the GPUs.
-        until_ms: the end of the window.
+    `whole` has POOL_MODEL. `blocks` has the hosts that jobs of a partition (as in REPLAY_JOB_SCHEMA) ever ran on in a
+    pool; the others are not open to it.
     """
     newest = whole.group_by("gpu").agg(pl.col("host", *POOL_MODEL).sort_by("end").last(), pl.col("end").max())
     there = newest.filter(pl.col("end") >= until_ms - LATELY_MS).sort("host", "gpu")

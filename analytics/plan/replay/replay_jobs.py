@@ -105,9 +105,7 @@ def idle_intervals(rows: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
     A job stands idle while somebody has all of its GPUs and none of them works; time that nobody observed is no idle time. All are
     null where the ledger did not see all of its GPUs. Idle intervals that began before the window are known from its start on.
 
-    Args:
-        rows: with NUMBERED_ROWS.
-        jobs: `number`, `gpus` and `started` of each.
+    `rows` has NUMBERED_ROWS; `jobs` has `number`, `gpus` and `started`.
     """
     in_use = pl.col("state").is_in(IN_USE)
     seen = rows.group_by("number").agg(
@@ -146,10 +144,7 @@ def bare_jobs(whole: pl.DataFrame, allocated: pl.DataFrame, first_number: int) -
     The jobs have `number`, POOL_MODEL, `user`, `account`, `gpus`, `started` and `end`. A user's rows on a host on which a job of his runs
     are that job's: which GPUs it has is then known by their number only.
 
-    Args:
-        whole: the ledger's rows of whole GPUs, with POOL_MODEL.
-        allocated: see `analytics.capacity.jobs.allocated_spans`, with all ends.
-        first_number: of the jobs.
+    `whole` has POOL_MODEL; `allocated` is that of `analytics.capacity.jobs.allocated_spans`, with all ends.
     """
     held = whole.filter(pl.col("state").is_in(ALLOCATED)).with_row_index("row")
     known = by_job(held).join(allocated.select(work="job").unique(), on="work", how="semi")
@@ -235,13 +230,8 @@ def rebuilt_jobs(
 ) -> RebuiltJobs:
     """The jobs that ran in a window or waited at its end.
 
-    Args:
-        jobs: with `analytics.capacity.jobs.JOB_SCHEMA`; also those before the window, which say which pool a partition uses.
-        placed: the ledger's rows of the window with `pool`, `model` and `instance`.
-        needs: with WORK_NEEDS.
-        window: its start and end, in ms.
-        team_of: the team of a user and an account.
-        places: the pools and models whose jobs are wanted.
+    `jobs` has JOB_SCHEMA, with those before the window, which say which pool a partition uses; `placed` has `pool`,
+    `model` and `instance`; `needs` has WORK_NEEDS. Only jobs of the pools and models in `places` are wanted.
     """
     whole = placed.filter(~pl.col("instance"))
     located_jobs, allocated = located(jobs, whole)

@@ -41,10 +41,7 @@ class WaitFigures:
 def with_waits(jobs: pl.DataFrame, begin: pl.Expr, until_ms: int) -> pl.DataFrame:
     """The judged jobs with `wait_ms`, up to the end of the window at most, and `is_open`.
 
-    Args:
-        jobs: with REPLAY_JOB_SCHEMA, and what `begin` needs.
-        begin: when each began; null is never.
-        until_ms: the end of the window.
+    `jobs` has REPLAY_JOB_SCHEMA; `begin` is null where a job never began.
     """
     stop = pl.min_horizontal(begin, pl.lit(until_ms))
     return jobs.filter(JUDGED).with_columns(
@@ -81,10 +78,7 @@ LEARNT_JOBS_MIN = 10
 def learnt_delays(jobs: pl.DataFrame, runs: pl.DataFrame, until_ms: int) -> Delays:
     """By WHOSE what jobs waited longer than they were replayed to, in order, in ms; never less than nothing.
 
-    Args:
-        jobs: those to learn from, with REPLAY_JOB_SCHEMA.
-        runs: with `analytics.plan.replay.engine.RUN_SCHEMA`.
-        until_ms: the end of the window.
+    `jobs` has REPLAY_JOB_SCHEMA, and `runs` has `analytics.plan.replay.engine.RUN_SCHEMA`.
     """
     replayed = jobs.join(runs.select("number", "begin"), on="number")
     then = with_waits(replayed, pl.col("begin"), until_ms).select("number", then="wait_ms")
@@ -209,13 +203,8 @@ def check_replay(
 ) -> ReplayCheck:
     """What a replay of today says against what was observed.
 
-    Args:
-        jobs: those replayed, with REPLAY_JOB_SCHEMA.
-        placed: the ledger's rows of whole GPUs in the window, with `pool`.
-        replayed: today's replay.
-        window: its start and end, in ms.
-        judged_from_ms: jobs that asked earlier are not judged.
-        error_max: beyond which nothing is said.
+    `jobs` has REPLAY_JOB_SCHEMA; `placed` are the ledger's rows of whole GPUs in the window, with `pool`. Jobs that
+    asked before `judged_from_ms` are not judged. With an error beyond `error_max` nothing is said.
     """
     late = jobs.filter(pl.col("asked") >= judged_from_ms)
     pools = sorted({group.pool for group in replayed.fleet.groups})
