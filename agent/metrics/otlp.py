@@ -49,7 +49,6 @@ class OtlpFamily:
     kind: str = "gauge"
     """gauge, sum (it may fall) or counter."""
     about: tuple[tuple[str, str], ...] = ()
-    """Further attributes."""
     sensor: str = ""
     """The measured part of the GPU: a separate component, whose parent is the GPU."""
 

@@ -220,7 +220,6 @@ class AskedModels:
 
 PoolModel: TypeAlias = tuple[str, str]
 POOL_MODEL = ("pool", "model")
-"""The key of GPUs: pool and model."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +234,6 @@ TeamOf = Callable[[str | None, str | None], str | None]
 """Returns the team of a user and an account; None is unknown."""
 
 PARTITION = ("scheduler", "partition")
-"""The key of partitions."""
 
 COULD_BEGIN = pl.coalesce(
     "eligible", pl.when(~pl.col("reason").is_in(NOT_YET).fill_null(value=False)).then("submitted")

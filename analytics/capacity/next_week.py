@@ -57,7 +57,6 @@ class PoolHours:
     hours: pl.DataFrame
     """`time` (start of the hour, ms), `demand` and `unknown` (each the most GPUs at once in the hour). An absent hour is unknown."""
     gpus: float
-    """GPUs of the pool now."""
     quantile: float
     """Share of a week's hours that the peak demand covers."""
     capacity: float | None
@@ -84,7 +83,6 @@ class _Track:
     misses: Floats
     """Peak of the following week minus its forecast."""
     spreads: Floats
-    """`spread` at the time of each forecast."""
     days_back: NDArray[np.int64]
     is_whole: bool
 

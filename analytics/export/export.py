@@ -28,7 +28,6 @@ class Exported:
     removed: tuple[str, ...]
     unchanged: int
     rows: int
-    """Rows that were written."""
 
 
 def export(

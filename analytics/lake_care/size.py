@@ -39,13 +39,10 @@ class StoredAmount:
 @dataclass
 class Size:
     tables: dict[str, StoredAmount] = field(default_factory=lambda: defaultdict(StoredAmount))
-    """By name."""
     hosts: dict[str, StoredAmount] = field(default_factory=lambda: defaultdict(StoredAmount))
     """By name; "" for files over all hosts."""
     days: dict[str, StoredAmount] = field(default_factory=lambda: defaultdict(StoredAmount))
-    """By date."""
     whole: StoredAmount = field(default_factory=StoredAmount)
-    """The total."""
     month_bytes: float | None = None
     """Growth per month at the pace of the newest seven complete days, None where there are none."""
     month_rows: float | None = None

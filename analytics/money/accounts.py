@@ -67,7 +67,6 @@ def efficiency_ranks(pieces: pl.DataFrame, group: str) -> Mapping[str, Efficienc
 
 
 GROUPS = ("pool", "team", "organisation", "model", "host", "user", "account", "day")
-"""Groups of the tables' rows."""
 ALLOCATION_GROUPS = ("partition", "qos", "job")
 """Groups of the rows of a ledger `with_allocation_facts`."""
 COLUMN_OF = {"day": "local_day", "job": "job_name"}

@@ -30,7 +30,6 @@ COLUMNS = (
     "yearly_cost",
     "interruptions_per_day",
 )
-"""Columns of the offers table."""
 
 OLD_AFTER = timedelta(days=90)
 """Greatest age of an offer: public prices change several times a year, and one older than a quarter may be withdrawn.

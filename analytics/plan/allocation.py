@@ -59,7 +59,6 @@ class QueueWaitSum:
     jobs: int
     """Jobs with and without a wait."""
     job_ms: int
-    """Sum of the waits."""
     gpu_ms: int
     """Sum of the waits, each times the GPUs of the job."""
     median_ms: float | None

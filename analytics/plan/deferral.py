@@ -239,7 +239,6 @@ class GridHours:
 
     hours: pl.DataFrame
     zone: tzinfo
-    """Time zone for readers."""
     pue: float
     """Energy that the site uses per unit of energy at the GPUs."""
 

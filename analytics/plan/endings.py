@@ -73,7 +73,6 @@ class Ending(Leaving):
     pool: str
     model: str
     hosts: tuple[str, ...]
-    """Hosts of the GPUs."""
     islands: tuple[str, ...]
     """NVLink islands of the GPUs, where known."""
 

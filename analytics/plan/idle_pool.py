@@ -266,7 +266,6 @@ class IdlePools:
 
     pools: Mapping[PoolModel, IdlePool]
     spans: pl.DataFrame
-    """The rows of `idle_spans`."""
     withheld: pl.DataFrame
     """Rows with WITHHELD_SCHEMA in the window, with the GPUs of each host."""
     split: frozenset[str]

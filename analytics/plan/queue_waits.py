@@ -53,9 +53,7 @@ class QueueWaits:
     idle: pl.DataFrame
     """Idle GPU time: `pool`, `model`, `kind` (`free`, one of WITHHELD, `unused` or `unknown`), `gpu_ms`, and `waited_ms`, its part while any job waited."""
     since_ms: int
-    """Start of the window."""
     until_ms: int
-    """End of the window."""
     left_out: pl.DataFrame
     """Jobs that are not counted: `user`, `team`, `pool`, `model`, and `lacks_submission_time`: no submission time if true, else no GPU count."""
     ran: pl.DataFrame
@@ -169,7 +167,6 @@ class WaiterOptions:
     """Where jobs may run."""
 
     pools: Mapping[PoolModel, IdlePool]
-    """Idle GPUs by pool and model."""
     blocks: Mapping[tuple[str | None, str, str], Sequence[str]]
     """Hosts by scheduler, partition and pool."""
     models: AskedModels
@@ -281,13 +278,10 @@ class WaitGroup:
     p90_ms: float | None
     """Wait that 90 % of the jobs do not exceed; None without jobs."""
     wait_ms: int
-    """Sum of the waits."""
     gpu_ms: int
     """Sum of the waits, each times the GPUs of the job."""
     cause_ms: Mapping[str, int]
-    """Parts of `wait_ms` by cause."""
     cause_gpu_ms: Mapping[str, int]
-    """Parts of `gpu_ms` by cause."""
 
     def share(self, cause: str) -> float | None:
         """Return the share of the wait with this cause; None without any wait."""

@@ -36,7 +36,6 @@ class CardOption:
     card: Card
     count: int
     need: MemoryNeed
-    """Memory need of each card."""
     part: MigFit | None = None
     model: str | None = None
     """The fleet's own name of the card; None if the fleet does not have it."""

@@ -92,7 +92,6 @@ class Waiter:
     run_ms: int
     """Real run time, or the run time that is allowed."""
     limit_ms: int
-    """Requested time limit."""
     own: Sequence[tuple[IdlePool, int]]
     """Parts of the job's pool with matching cards, each with the job's block there; the part of its real or likely run first.
 

@@ -95,7 +95,6 @@ class Data:
 
     window: Window
     segments: pl.DataFrame
-    """The ledger."""
     inventory: Inventory
     values: pl.DataFrame
     """The `quality` table."""

@@ -47,9 +47,7 @@ class Behaviour:
     """Use of a GPU by a kind of work."""
 
     busy: IntervalLengths
-    """Lengths of busy intervals."""
     idle: IntervalLengths
-    """Lengths of idle intervals."""
     level_pct: Knots
     """Utilization while busy."""
     intensity_ratio: Knots
@@ -259,7 +257,6 @@ class Habits:
 
 
 MEASURED = Habits()
-"""Habits as on the measured fleets."""
 
 TUNED = replace(
     TRAINING,

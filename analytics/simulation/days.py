@@ -234,9 +234,7 @@ class GpuDay:
 
     position: int
     stays: tuple[Stay, ...]
-    """Work that touches the GPU."""
     lost: NDArray[np.bool_]
-    """Rows in which the GPU is lost."""
     did: Activity
     board: Readings
     process_count: NDArray[np.int16]

@@ -96,7 +96,6 @@ class HostPlan:
     hot_ms: dict[int, int] = field(default_factory=dict)
     """By position, the time from which the GPU gets no air."""
     added_ms: int = 0
-    """Time at which the host was added."""
     booted_ms: int = 0
     """Time at which its drivers were loaded."""
 

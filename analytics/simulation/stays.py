@@ -29,7 +29,6 @@ BURN_IN_MS = 7 * DAY_MS
 
 
 NOTEBOOK_ARGUMENTS = "python3 -m ipykernel_launcher -f kernel.json"
-"""Arguments that start the kernel of a notebook."""
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,6 @@ def _prices(known: Known, finding: Finding) -> list[Sentence]:
 
 
 SOURCES = {"process": "process", "allocation": "allocation", "memory": "memory"}
-"""Sources of a user in the ledger."""
 
 SHARED_LABELS = (
     label("user_source", "source of the user: {value}", words_for(SOURCES)),

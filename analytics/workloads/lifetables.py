@@ -23,7 +23,6 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 AGES_MS: Floats = np.geomspace(5 * MINUTE_MS, 1500 * DAY_MS, 72)
-"""The ages of a life table."""
 _SPANS: Floats = np.diff(AGES_MS, append=AGES_MS[-1] ** 2 / AGES_MS[-2])
 LEVELS = (("kind",), ("kind", "pool"), ("kind", "pool", "user"), ("kind", "pool", "user", "gpu"))
 WEIGHTS = (8.0, 8.0, 8.0, 2.0)

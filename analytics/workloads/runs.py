@@ -18,7 +18,6 @@ from analytics.workloads.processes import program_runs
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
 
 RUN = ("host", "gpu", "user", "account", "job")
-"""The key of a run."""
 
 
 @once_per_context

@@ -20,7 +20,6 @@ class WasteKind:
     name: str
     states: tuple[str, ...]
     action: str
-    """The recommended action on GPUs with this kind of waste."""
     request: str
     """The request to the people who act; empty without one."""
     of_user: bool = False

@@ -39,7 +39,6 @@ FAULT_WORDS = {
     "no_host": "in a folder whose name is not UTF-8",
     "no_date": "in a folder that is named for no date",
 }
-"""The fault of a file, by its kind."""
 
 _OF_THEIR_DAY = ("gpu", "process", "host", "serving", "event", "agent")
 """Tables whose files concern only their own days."""
