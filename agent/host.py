@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -24,6 +23,7 @@ import psutil
 
 from agent.collectors import Collector, Interval
 from agent.kernel_files import names_in, read
+from fallow.clock import boot_time_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -36,11 +36,6 @@ Transfers = dict[str, tuple[int, int]]
 _NVME_PATH = re.compile(r"nvme(\d+)c\d+n(\d+)")
 _REPRESENTOR = re.compile(rb"(c\d+)?pf\d+(vf|sf)\d+")
 _LARGEST_NUMBER = 2**63 - 1
-
-
-def physical_disks(sys: str) -> frozenset[str]:
-    """Return the names of the whole disks; none where sysfs is unreadable."""
-    return _with_device(f"{sys}/block")
 
 
 def physical_interfaces(sys: str) -> frozenset[str]:
@@ -135,11 +130,6 @@ class _Look:
     interfaces: Transfers | None
 
 
-def _since_boot_s() -> float:
-    """Return the seconds since boot, by a clock without steps that runs on in suspension, unlike `time.monotonic`."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
 class HostMeter(Collector):
     """Reads the host's counters and computes their differences between calls.
 
@@ -148,7 +138,7 @@ class HostMeter(Collector):
 
     name = table = "host"
 
-    def __init__(self, proc: str = "/proc", sys: str = "/sys", clock_s: Callable[[], float] = _since_boot_s) -> None:
+    def __init__(self, proc: str = "/proc", sys: str = "/sys", clock_s: Callable[[], float] = boot_time_s) -> None:
         """`proc` and `sys` are the mount points of the host's; `clock_s` must never go back."""
         self._proc, self._sys, self._clock_s = proc, sys, clock_s
         self._before: _Look | None = None
@@ -187,7 +177,7 @@ class HostMeter(Collector):
         at_s = self._clock_s()
         if at_s - self._found_s >= _FIND_DEVICES_S:
             self._found_s = at_s
-            self._disks = physical_disks(self._sys)
+            self._disks = _with_device(f"{self._sys}/block")
             self._interfaces = physical_interfaces(self._sys)
         return _Look(
             at_s,

@@ -230,17 +230,13 @@ def get(endpoint: Endpoint, timeout_s: float, take: Callable[[bytes], None], red
                         take(block)
                     return answer.address
             except TimeoutError:
-                raise _too_slow(timeout_s) from None
+                raise UnreachableError(f"no complete answer within {timeout_s:g} s") from None
             except OSError as error:
                 raise UnreachableError(f"the connection broke ({error.strerror or error})") from None
         if status not in _REDIRECTS or not redirects:
             raise UnusableError(f"it answered with HTTP status {status}")
         target = _same_server(endpoint, headers.get("location", ""))
     raise UnusableError("it redirects too often")
-
-
-def _too_slow(timeout_s: float) -> UnreachableError:
-    return UnreachableError(f"no complete answer within {timeout_s:g} s")
 
 
 def _connect(endpoint: Endpoint, deadline_s: float) -> socket.socket:

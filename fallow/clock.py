@@ -75,6 +75,11 @@ class Window:
         )
 
 
+def boot_time_s() -> float:
+    """Return the seconds since boot, by a clock that nobody sets and that runs on while the machine sleeps, unlike `time.monotonic`."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 def parse_duration_ms(text: str) -> int:
     """Return the milliseconds of a duration such as `10s`, `1h30m`, `7d`; raises UsageError for other text and for zero."""
     total, at = 0.0, 0

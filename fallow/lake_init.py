@@ -45,10 +45,10 @@ def init_lake(lake: Lake, clock: Clock | None = None) -> tuple[Marker, bool]:
         lake.store.share(MARKER_KEY)
         if read_marker(lake.store) != made:
             raise not_kept(lake.store.url(MARKER_KEY), len(made.content()), lake.store.look(MARKER_KEY))
-    if lake.store.may_vanish:
-        _remove_if_empty(
-            Path(lake.root, FOLDER, "init")
-        )  # the user who creates a lake is rarely the user who writes to it
+    if lake.store.may_vanish:  # the user who creates a lake is rarely the user who writes to it
+        with contextlib.suppress(OSError):
+            Path(lake.root, FOLDER, "init").rmdir()
+            Path(lake.root, FOLDER).rmdir()
     return made, True
 
 
@@ -67,12 +67,6 @@ def _refuse_other_folder(root: str) -> None:
             f"{folder} contains {others[0]}, which is not a table of a lake",
             "give a new or empty folder: a lake needs its own folder",
         )
-
-
-def _remove_if_empty(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        folder.rmdir()
-        folder.parent.rmdir()
 
 
 def holds_observed_files(lake: Lake) -> bool:

@@ -102,7 +102,7 @@ def parse_cgroup(text: str) -> Placement:
     paths = tuple(dict.fromkeys(lines))
     # controllers end at different depths (a kind node without one, Slurm's job without its step): the deepest has most facts
     container, slurm, unit = (
-        max((find(path) for path in paths), key=_depth, default=(-1, Placement()))
+        max((find(path) for path in paths), key=lambda found: found[0], default=(-1, Placement()))
         for find in (_container, _slurm, _unit)
     )
     found = {name: value for _, part in (container, slurm) for name, value in vars(part).items() if value is not None}
@@ -116,10 +116,6 @@ def parse_cgroup(text: str) -> Placement:
 _Found = tuple[int, Placement]
 """The depth of a path's facts, -1 without facts."""
 _NOTHING: _Found = (-1, Placement())
-
-
-def _depth(found: _Found) -> int:
-    return found[0]
 
 
 def _container(path: str) -> _Found:

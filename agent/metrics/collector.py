@@ -45,16 +45,6 @@ _FACTS = [
 ]
 
 
-def fresh_for_s(snapshot: Snapshot) -> float:
-    """Return for how many seconds the newest interval shows the present; reduced sampling has longer intervals."""
-    longest_ms: int = max([snapshot.interval_ms, *(row["interval_ms"] for row in snapshot.gpus)])
-    return FRESH_INTERVALS * longest_ms / 1000
-
-
-def fresh(snapshot: Snapshot, age_s: float) -> bool:
-    return age_s <= fresh_for_s(snapshot)
-
-
 def collect(newest: tuple[Snapshot, float] | None) -> ExposedSamples:
     """Return the samples of a snapshot and the seconds since its interval's end; None before the first interval."""
     samples = ExposedSamples()
@@ -62,12 +52,23 @@ def collect(newest: tuple[Snapshot, float] | None) -> ExposedSamples:
         samples.add(catalogue.UP, value=False)
         return samples
     snapshot, age_s = newest
-    live = fresh(snapshot, age_s)
+    # reduced sampling has longer intervals
+    longest_ms = max([snapshot.interval_ms, *(row["interval_ms"] for row in snapshot.gpus)])
+    live = age_s <= FRESH_INTERVALS * longest_ms / 1000
     samples.add(catalogue.UP, live)
-    _agent(samples, snapshot)
+    info = {"version": snapshot.version, "Hostname": snapshot.host, "pool": snapshot.pool}
+    samples.add(catalogue.INFO, 1, label_text(info))
+    for mode in catalogue.MODES:
+        samples.add(catalogue.MODE, mode == snapshot.mode, label_text({"mode": mode}))
+    samples.add(catalogue.STARTED, snapshot.started_ms / 1000)
+    samples.add(catalogue.INTERVAL, snapshot.interval_ms / 1000)
     labels = {row["gpu"]: label_text(_gpu_labels(snapshot, row["gpu"])) for row in snapshot.gpus}
     for row in snapshot.gpus:
-        _gpu_age(samples, snapshot, row, labels[row["gpu"]], age_s)
+        if row["health"] in WATCHED:
+            end_ms = row["time"] + row["interval_ms"]
+            samples.add(catalogue.SAMPLE_TIME, end_ms / 1000, labels[row["gpu"]])
+            age = round(age_s + (snapshot.time_ms - end_ms) / 1000, 3)
+            samples.add(catalogue.SAMPLE_AGE, age, labels[row["gpu"]])
     if live:
         for row in snapshot.gpus:
             _gpu(samples, snapshot, row, labels[row["gpu"]])
@@ -80,15 +81,6 @@ def collect(newest: tuple[Snapshot, float] | None) -> ExposedSamples:
         _costs(samples, snapshot.agent_row or {})
     _publishing(samples, snapshot)
     return samples
-
-
-def _agent(samples: ExposedSamples, snapshot: Snapshot) -> None:
-    info = {"version": snapshot.version, "Hostname": snapshot.host, "pool": snapshot.pool}
-    samples.add(catalogue.INFO, 1, label_text(info))
-    for mode in catalogue.MODES:
-        samples.add(catalogue.MODE, mode == snapshot.mode, label_text({"mode": mode}))
-    samples.add(catalogue.STARTED, snapshot.started_ms / 1000)
-    samples.add(catalogue.INTERVAL, snapshot.interval_ms / 1000)
 
 
 def _gpu_labels(snapshot: Snapshot, gpu: str) -> dict[str, object]:
@@ -116,13 +108,6 @@ def _gpu_labels(snapshot: Snapshot, gpu: str) -> dict[str, object]:
 def _gpu_identity(snapshot: Snapshot, gpu: str) -> dict[str, object]:
     known = _gpu_labels(snapshot, gpu)
     return {name: known.get(name) for name in ("gpu", "UUID", "GPU_I_ID", "MIG_UUID", "Hostname")}
-
-
-def _gpu_age(samples: ExposedSamples, snapshot: Snapshot, row: Row, labels: str, age_s: float) -> None:
-    if row["health"] in WATCHED:
-        end_ms = row["time"] + row["interval_ms"]
-        samples.add(catalogue.SAMPLE_TIME, end_ms / 1000, labels)
-        samples.add(catalogue.SAMPLE_AGE, round(age_s + (snapshot.time_ms - end_ms) / 1000, 3), labels)
 
 
 def _gpu(samples: ExposedSamples, snapshot: Snapshot, row: Row, labels: str) -> None:

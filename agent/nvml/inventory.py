@@ -105,7 +105,21 @@ class InventoryCollector:
             "nvlink_island": self._islands.get(gpu.uuid),
             "source": "nvml",
         }
-        return row | _versions(driver) | _modes(driver, gpu) | _chip(driver, gpu)
+        cuda = driver.system(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+        version = driver.system(pynvml.nvmlSystemGetDriverVersion)
+        mig = driver.ask(gpu, pynvml.nvmlDeviceGetMigMode)
+        limit_mw = driver.ask(gpu, pynvml.nvmlDeviceGetEnforcedPowerLimit)
+        architecture = driver.ask(gpu, pynvml.nvmlDeviceGetArchitecture)
+        capability = driver.ask(gpu, pynvml.nvmlDeviceGetCudaComputeCapability)
+        row |= {
+            "driver_version": version,
+            "cuda_driver_version": None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
+            "mig_enabled": None if mig is None else mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
+            "power_limit_w": None if limit_mw is None else round(limit_mw / 1000, 1),
+            "architecture": _ARCHITECTURES.get(architecture, None if architecture is None else str(architecture)),
+            "compute_capability": None if capability is None else f"{capability[0]}.{capability[1]}",
+        }
+        return row
 
     def _instance(self, driver: Driver, instance: DriverGpu, parent: DeviceRow) -> DeviceRow:
         """Return the row of a MIG instance: its own values, and those that it shares with its parent."""
@@ -141,29 +155,3 @@ def _numa_node(sys: str, address: str | None) -> int | None:
 def _memory(driver: Driver, gpu: DriverGpu) -> DeviceRow:
     memory = driver.ask(gpu, pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2)
     return {"mem_total_bytes": memory.total if memory is not None and memory.total else None}
-
-
-def _versions(driver: Driver) -> DeviceRow:
-    cuda = driver.system(pynvml.nvmlSystemGetCudaDriverVersion_v2)
-    return {
-        "driver_version": driver.system(pynvml.nvmlSystemGetDriverVersion),
-        "cuda_driver_version": None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
-    }
-
-
-def _modes(driver: Driver, gpu: DriverGpu) -> DeviceRow:
-    mig = driver.ask(gpu, pynvml.nvmlDeviceGetMigMode)
-    limit_mw = driver.ask(gpu, pynvml.nvmlDeviceGetEnforcedPowerLimit)
-    return {
-        "mig_enabled": None if mig is None else mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE,
-        "power_limit_w": None if limit_mw is None else round(limit_mw / 1000, 1),
-    }
-
-
-def _chip(driver: Driver, gpu: DriverGpu) -> DeviceRow:
-    architecture = driver.ask(gpu, pynvml.nvmlDeviceGetArchitecture)
-    capability = driver.ask(gpu, pynvml.nvmlDeviceGetCudaComputeCapability)
-    return {
-        "architecture": _ARCHITECTURES.get(architecture, None if architecture is None else str(architecture)),
-        "compute_capability": None if capability is None else f"{capability[0]}.{capability[1]}",
-    }

@@ -66,11 +66,6 @@ def with_gpm(row: GpuRow, gpm: GpuRow) -> GpuRow:
     return row | {"mem_util_pct": None} | _alone(gpm)
 
 
-def is_whole_gpm(row: GpuRow) -> bool:
-    """Return whether only GPM covers the whole interval."""
-    return row.get("util_source") == "gpm" and _saw_all(row)
-
-
 def _alone(gpm: GpuRow) -> GpuRow:
     nothing: GpuRow = {
         "gpu_util_max_pct": None,
@@ -174,7 +169,7 @@ class UtilizationMeter(GpuCollector):
         return self.source == "rates" and not self._spared
 
     def hear(self, row: GpuRow) -> None:
-        self._spared = is_whole_gpm(row)
+        self._spared = row.get("util_source") == "gpm" and _saw_all(row)
 
     def forget(self) -> None:
         self.source, self._spared = "none", False
@@ -184,12 +179,15 @@ class UtilizationMeter(GpuCollector):
 
     def take(self, start_us: int, end_us: int) -> GpuRow:
         busy, memory = self.gpu_time.take(start_us, end_us), self.mem_time.take(start_us, end_us)
+        zero_ratio = busy.zero_ratio
+        if zero_ratio is not None:  # 1 only where the whole time was at zero
+            zero_ratio = min(round(zero_ratio, 4), 0.9999) if zero_ratio < 1 else 1.0
         return {
             "util_source": self.source,
             "gpu_util_pct": _mean(busy),
             "gpu_util_max_pct": busy.max_pct,
             "gpu_util_p98_pct": busy.p98_pct,
-            "gpu_util_zero_ratio": None if busy.zero_ratio is None else _share_at_zero(busy.zero_ratio),
+            "gpu_util_zero_ratio": zero_ratio,
             "gpu_util_coverage_ratio": round(busy.coverage_ratio, 4),
             "gpu_util_unsampled_ratio": round(busy.unsampled_ratio, 4),
             "mem_util_pct": _mean(memory),
@@ -203,11 +201,6 @@ def _explain_silence(timeline: Timeline, rate: int, now_us: int, watched_us: int
             timeline.add_idle(now_us, watched_us=watched_us)
         else:
             timeline.doubt(now_us)
-
-
-def _share_at_zero(ratio: float) -> float:
-    """Return the share rounded, and 1 only where the whole time was at zero."""
-    return min(round(ratio, 4), 0.9999) if ratio < 1 else 1.0
 
 
 def _mean(found: Utilization) -> float | None:
@@ -234,12 +227,6 @@ _METRICS = (*_PERCENT, *_MIB_PER_S)
 
 _MOST_PCT = 101.0  # a larger excess than the rounding of the GPU's counters is noise
 _OTHER_LENGTH = 0.2  # a span that differs from its interval by more than this share describes something else
-
-
-def read_support(driver: Driver, gpu: DriverGpu) -> bool | None:
-    """Return whether the driver reports that the GPU has GPM; a sample may still fail. Raises as `Driver.ask` does."""
-    answer = driver.ask(gpu, pynvml.nvmlGpmQueryDeviceSupport)
-    return None if answer is None else bool(answer.isSupportedDevice)
 
 
 class GpmMeter(GpuCollector):
@@ -299,7 +286,8 @@ class GpmMeter(GpuCollector):
         """Allocate the buffers and the request of 19 kB, once. Return whether they exist."""
         if self._supported is False:
             return False
-        self._supported = read_support(driver, gpu.parent or gpu)
+        answer = driver.ask(gpu.parent or gpu, pynvml.nvmlGpmQueryDeviceSupport)
+        self._supported = None if answer is None else bool(answer.isSupportedDevice)  # a sample may still fail
         if not self._supported:
             return False
         samples = [driver.ask_with(gpu, pynvml.nvmlGpmSampleAlloc) for _ in range(2)]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import time
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +17,7 @@ from agent.spool.installation import COPIED_UNTIL, current_run, identity_of, new
 from agent.spool.publisher_arguments import NAME_CONFLICT
 from agent.spool.spool import Spool, read_fact
 from fallow import __version__
-from fallow.clock import SystemClock, format_ms
+from fallow.clock import SystemClock, boot_time_s, format_ms
 from fallow.errors import HostNameTakenError, LakeError, NoLakeError, SpoolError
 from fallow.host_claims import HOLDS, LEFT, WANTS, YIELDS, HostClaim, claim_of, list_claims, read_claim
 from fallow.lake_marker import no_marker, read_marker
@@ -295,11 +294,6 @@ class NameClaim:
 
 _LAKE_IDS = "lake_ids"
 """The fact that holds the id of every lake, by its address."""
-
-
-def boot_time_s() -> float:
-    """Return the seconds since boot, of a clock that cannot be set and that runs on while the machine sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Admission:

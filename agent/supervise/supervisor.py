@@ -240,7 +240,10 @@ class Supervisor:
                     break
                 ahead_s -= put_back_s
             if self._bell.wait(min(left_s, _LONGEST_SLEEP_S)):
-                self._answer_bell()
+                if self._reloading:
+                    self._reloading = False
+                    self._reload()
+                self._orders.obey(self._recorder, self._boot_id)
                 if self._stopping:
                     return False
             self._notifier.watchdog()
@@ -249,12 +252,6 @@ class Supervisor:
     def _wall_ahead_s(self) -> float:
         """Return how far the wall clock is ahead of the monotonic clock. The value falls when the wall clock is set back."""
         return self._clock.now_ms() / 1000 - self._clock.monotonic_s()
-
-    def _answer_bell(self) -> None:
-        if self._reloading:
-            self._reloading = False
-            self._reload()
-        self._orders.obey(self._recorder, self._boot_id)
 
     def _catch_up(self, start_ms: int, end_ms: int) -> int:
         """Skip intervals that are already over (suspended machine, blocked driver), which stay unknown. Return the next start."""

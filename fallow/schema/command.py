@@ -44,13 +44,8 @@ def as_markdown(described: LakeTable) -> str:
         name = f"**{column.name}**" if column.key else column.name
         unit = "" if column.unit == "1" else column.unit
         cells = (name, column.type.value, unit, column.resolution, column.meaning, column.source)
-        lines.append(markdown_line(*cells))
+        lines.append("|" + "|".join(f" {cell.replace('|', '&#124;')} " if cell else " " for cell in cells) + "|")
     return "\n".join(lines)
-
-
-def markdown_line(*cells: str) -> str:
-    """Return a row of a Markdown table."""
-    return "|" + "|".join(f" {cell.replace('|', '&#124;')} " if cell else " " for cell in cells) + "|"
 
 
 def kind_of(described: LakeTable) -> str:

@@ -344,7 +344,9 @@ def _client(scheme: str, bucket: str) -> Client:
             "user_agent": f"fallow/{__version__}",
         }
         if authority := os.environ.get("AWS_CA_BUNDLE"):
-            options["root_certificate"] = _certificates(authority)
+            options["root_certificate"] = given_bytes("AWS_CA_BUNDLE", authority, CERTIFICATE_BYTES, UsageError)
+            if b"-----BEGIN CERTIFICATE-----" not in options["root_certificate"]:
+                raise UsageError(f"AWS_CA_BUNDLE {authority} has no certificate", "name a PEM file")
         retries: Any = {
             "max_retries": RETRIES,
             "retry_timeout": timedelta(seconds=RETRY_WITHIN_S),
@@ -386,10 +388,3 @@ def _check_endpoint(scheme: str) -> None:
             f"{variable} names {parts.hostname} without TLS",
             f"use https://, or set {_PLAIN_HTTP[scheme]}=true if the network is trusted",
         )
-
-
-def _certificates(file: str) -> bytes:
-    found = given_bytes("AWS_CA_BUNDLE", file, CERTIFICATE_BYTES, UsageError)
-    if b"-----BEGIN CERTIFICATE-----" not in found:
-        raise UsageError(f"AWS_CA_BUNDLE {file} has no certificate", "name a PEM file")
-    return found

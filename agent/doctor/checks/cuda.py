@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agent.doctor.case import Case
-    from agent.doctor.host import Version
     from agent.doctor.look import GpuLook
 
 _FIND_COPIES = "ldconfig -p | grep libcuda.so; echo $LD_LIBRARY_PATH"
@@ -320,12 +319,18 @@ def _environment_finding(case: Case, environment: Environment) -> DoctorFinding:
     names = [f"{package.name} {package.version}" for package in environment.packages]
     subject = str(environment.folder)
     facts: Facts = {"packages": names, "active": environment.active}
-    if case.driver_version is None:
+    driver = case.driver_version
+    if driver is None:
         return skipped(f"{', '.join(names)} in {environment.folder}: {NO_VERSION}", facts, subject=subject)
     without = next((package for package in environment.packages if package.built_for), None)
     if without is not None and (environment.active or len(names) == 1):
         return _torch_without_cuda_finding(case, environment, without, facts)
-    worst = max(_package_judgements(case, environment, case.driver_version), key=lambda each: each.badness)
+    judged = [
+        _PackageJudgement(each, each.cuda, judge_driver(each.cuda, driver), _unsupported_cards(case, each, each.cuda))
+        for each in environment.packages
+        if each.cuda is not None
+    ]
+    worst = max(judged, key=lambda each: each.badness)
     package, cuda = worst.package, cuda_text(worst.cuda)
     title = f"{package.name} {package.version} (CUDA {cuda}) in {environment.folder}"
     facts |= {"worst": package.name, "cuda": cuda} | fit_facts(worst.fit)
@@ -358,16 +363,6 @@ def _torch_without_cuda_finding(case: Case, environment: Environment, package: P
 
 def _packages_command(environment: Environment) -> str:
     return f"{environment.folder}/bin/python -m pip list | grep -iE 'torch|cuda|nvidia|jax|cupy'"
-
-
-def _package_judgements(case: Case, environment: Environment, driver: Version) -> list[_PackageJudgement]:
-    return [
-        _PackageJudgement(
-            package, package.cuda, judge_driver(package.cuda, driver), _unsupported_cards(case, package, package.cuda)
-        )
-        for package in environment.packages
-        if package.cuda is not None
-    ]
 
 
 def _unsupported_cards(case: Case, package: Package, cuda: CudaOrMajor) -> list[GpuLook]:

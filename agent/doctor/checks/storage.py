@@ -131,23 +131,19 @@ def look_at_lake(case: Case) -> Iterator[DoctorFinding]:
     root = outcome.last("root") or _lake_label(lake)
     facts: Facts = {"location": root, "exists": outcome.last("exists"), "lake_id": outcome.last("lake_id") or None}
     yield _lake_finding(outcome, facts, timeout_s, case.options.lake_id)
-    if outcome.last("holders"):
-        yield _name_conflict_warning(case.options.host, outcome.last("holders"))
+    if holders := outcome.last("holders"):
+        yield warning(
+            f"another machine publishes under the name {case.options.host}, or did until it was killed: {holders[0]}",
+            "set a different agent.host on one of the two; the claim of a machine that is gone expires within 15 minutes",
+            "fallow agent status",
+            {"holders": holders},
+        )
 
 
 def _lake_label(lake: str) -> str:
     """Return the label of a lake that did not open: only its scheme, because the address may contain a password."""
     scheme, separator, _ = lake.partition("://")
     return f"{scheme}://..." if separator else lake
-
-
-def _name_conflict_warning(host: str, holders: list[str]) -> DoctorFinding:
-    return warning(
-        f"another machine publishes under the name {host}, or did until it was killed: {holders[0]}",
-        "set a different agent.host on one of the two; the claim of a machine that is gone expires within 15 minutes",
-        "fallow agent status",
-        {"holders": holders},
-    )
 
 
 def _no_lake_error(lake: str, facts: Facts) -> DoctorFinding:
