@@ -186,7 +186,6 @@ def _publish(args: argparse.Namespace) -> int:
 
 
 def status_text(now: AgentStatus, now_ms: int) -> str:
-    """Return the status as a few lines for people."""
     age = "no interval closed yet"
     if now.time_ms is not None:
         age = f"the newest ended {_duration_text(now_ms - now.time_ms)} ago"

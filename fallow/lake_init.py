@@ -99,7 +99,6 @@ def require_marker(lake: Lake) -> Marker:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of `fallow lake init`."""
     add_lake_flags(parser)
 
 

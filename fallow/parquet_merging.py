@@ -146,7 +146,6 @@ def _sorted(files: Sequence[OpenedFile], groups: Sequence[Sequence[_Gpu]], table
 
 
 def _by_time(pieces: Sequence[RecordBatch], table: LakeTable) -> Iterator[RecordBatch]:
-    """Return the rows of a GPU by time."""
     times = [_times(piece, table) for piece in pieces]
     order = sorted(range(len(pieces)), key=lambda at: (times[at][0], times[at][-1]))
     together = [time for at in order for time in times[at]]

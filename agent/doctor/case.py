@@ -37,8 +37,6 @@ class Status(TextEnum):
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """One result of a check."""
-
     status: Status
     found: str
     """What the check found, as a sentence for people."""

@@ -284,7 +284,6 @@ class OtlpPush:
         self._tell(outcome)
 
     def _sent(self, body: bytes) -> _Outcome:
-        """Send one request and return its outcome."""
         deadline_s = time.monotonic() + PATIENCE_S
         packer = zlib.compressobj(wbits=_GZIP)
         packed = packer.compress(body) + packer.flush()

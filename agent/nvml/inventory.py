@@ -70,8 +70,6 @@ _ARCHITECTURES = {
 
 
 class InventoryCollector:
-    """Rows of the `device` table."""
-
     name = "inventory"
 
     def __init__(self, sys: str) -> None:

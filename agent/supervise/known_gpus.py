@@ -70,7 +70,6 @@ class KnownGpus:
         return frozenset(named | {f"#{position}{suffix}" for position in positions})
 
     def set(self, uuid: str, health: str) -> None:
-        """Set a GPU's state."""
         self.uuids = tuple(sorted({*self.uuids, uuid}))
         self.down[uuid] = health
 
@@ -95,11 +94,9 @@ class KnownGpus:
                 yield instance, health
 
     def place(self, devices: Sequence[DeviceRow]) -> None:
-        """Store the positions of inventory entries."""
         self.indexes |= _positions(devices)
 
     def locate(self, devices: Sequence[DeviceRow]) -> None:
-        """Store the PCI addresses of inventory entries."""
         whole = [each for each in devices if each.get("parent_gpu") is None]
         self.addresses |= {
             each["gpu"]: kernel_address(address) for each in whole if (address := each.get("pci_bus_id"))

@@ -140,7 +140,6 @@ class Recorder:
         self._incidents.append({"kind": kind, "detail": detail, "time": self._clock.now_ms()})
 
     def miss(self, count: int) -> None:
-        """Count intervals that ended without a row."""
         self._missed += count
 
     def write_now(self, facts: dict[str, str]) -> None:

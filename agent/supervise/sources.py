@@ -152,7 +152,6 @@ class Parts:
         )
 
     def retire(self, after: Parts, settings: AgentSettings) -> None:
-        """Hand over to the next parts."""
         for each in self.collectors:
             each.close()
         after.publishing.configure(settings)

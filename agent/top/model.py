@@ -107,7 +107,6 @@ def process_lines(snapshot: Snapshot) -> list[ProcessLine]:
 
 
 def summarize(lines: list[GpuLine], processes: list[ProcessLine]) -> TopSummary:
-    """Return the host's totals."""
     counted = [line for line in lines if line.state != SPLIT]
     idle = [line for line in counted if line.held_idle]
     unwatched: dict[str, int] = defaultdict(int)

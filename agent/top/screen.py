@@ -248,7 +248,6 @@ class Choices:
 
 
 def watch(console: Console, source: TopSource, notice: str) -> None:
-    """Show the view, with `notice`, until the user quits."""
     view = _View(console, Watcher(source), notice)
     view.watcher.start()
     try:

@@ -50,7 +50,6 @@ class DemandSeries:
 
     @property
     def next_day(self) -> date:
-        """Return the day after the last day of the series."""
         return self.day(len(self.gpus))
 
     @property
@@ -161,7 +160,6 @@ class PoolOutlook:
 
     @property
     def horizon_end(self) -> date:
-        """Return the last day of the forecast."""
         return self.series.next_day + timedelta(self.horizon_days - 1)
 
     @property

@@ -31,7 +31,6 @@ class JobUse:
 
     @property
     def allocated_ms(self) -> float:
-        """Return the GPU time in all states of ALLOCATED."""
         return sum(self.state_ms.values())
 
 

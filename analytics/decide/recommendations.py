@@ -186,7 +186,6 @@ class Waste:
 
     @property
     def gpu_ms(self) -> float:
-        """Return all wasted time."""
         return sum(self.state_ms.values())
 
     @property

@@ -119,7 +119,6 @@ class Account:
 
     @property
     def total_ms(self) -> float:
-        """Return all GPU time."""
         return sum(self.state_ms.values())
 
     @property

@@ -187,7 +187,6 @@ def import_catalog(path: str, provider: str, day: date, region: str = "") -> Imp
 
 
 def _lines(path: str, region: str) -> Iterator[CsvLine]:
-    """Return the lines with whole GPUs."""
     for line in read_lines(path, _COLUMNS, _COLUMNS[:-1]):
         count = line.number_of("acceleratorcount")
         if line.text("acceleratorname") and count and count >= 1 and (line.text("region") or "").startswith(region):

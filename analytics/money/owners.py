@@ -58,13 +58,10 @@ class Team:
 
 @dataclass(frozen=True)
 class Owners:
-    """All names of the owners file."""
-
     by_name: Mapping[tuple[str, str], Owner]
 
     @classmethod
     def none(cls) -> Owners:
-        """Return a table without names."""
         return cls({})
 
     @classmethod

@@ -133,8 +133,6 @@ class PriceBasis:
 
 @dataclass(frozen=True)
 class Money:
-    """The money and the energy of a window."""
-
     accounts: Accounts
     basis: tuple[PriceBasis, ...]
     grid: Grid
@@ -150,7 +148,6 @@ class Money:
 
     @property
     def currency(self) -> str:
-        """Return the currency of every sum."""
         return self.accounts.currency
 
     def of(self, inside: Ledger, inventory: Inventory) -> Money:

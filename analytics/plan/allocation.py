@@ -86,7 +86,6 @@ class OwnerNode:
 
     @property
     def allocated_ms(self) -> float:
-        """Return the allocated GPU time."""
         return 0.0 if self.account is None else self.account.allocated_ms
 
     @property
@@ -100,7 +99,6 @@ class OwnerNode:
         return self.allocated_ms - self.used_ms - sum(map(self.state_ms, IDLE_ALLOCATED))
 
     def state_ms(self, state: str) -> float:
-        """Return the allocated GPU time in a state."""
         return 0.0 if self.account is None else self.account.state_ms[state]
 
     @property

@@ -191,7 +191,6 @@ def _unfinished_jobs(context: Context, jobs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _running_jobs(jobs: pl.DataFrame, until_ms: int) -> pl.DataFrame:
-    """Return the jobs that run at a moment."""
     is_open = pl.col("end").is_null() | (pl.col("end") > until_ms)
     return jobs.filter(pl.col("start") <= until_ms, is_open)
 

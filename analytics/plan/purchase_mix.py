@@ -85,7 +85,6 @@ class Mix:
 
     @property
     def committed_gpus(self) -> int:
-        """Return the number of GPUs bought or reserved."""
         return sum(part.gpus for part in self.parts if part.option.is_committed)
 
 

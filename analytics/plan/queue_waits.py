@@ -299,7 +299,6 @@ class WaitGroup:
 
 
 def all_waits(waits: QueueWaits) -> WaitGroup:
-    """Return the sums over all waits."""
     return _group(None, waits.rows, waits.spans)
 
 

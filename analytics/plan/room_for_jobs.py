@@ -255,7 +255,6 @@ class RoomCheck:
         return self.at_once_with_room + self.waited_with_room + self.at_once_without + self.waited_without
 
     def __add__(self, other: RoomCheck) -> RoomCheck:
-        """Return the sum of both checks."""
         return RoomCheck(*(mine + more for mine, more in zip(astuple(self), astuple(other), strict=True)))
 
 

@@ -215,8 +215,6 @@ class SeenWork:
 
 @dataclass(frozen=True)
 class PlacedWork:
-    """A workload and cards that fit it."""
-
     work: SeenWork
     option: CardOption
     times: float | None

@@ -179,7 +179,6 @@ def _models(devices: Iterable[Device]) -> dict[str, int | None]:
 
 
 def _allocated_gpus(context: Context, rows: pl.DataFrame) -> dict[str, float]:
-    """Return the number of GPUs of each team."""
     found: dict[str, float] = defaultdict(float)
     held = rows.filter(pl.col("state").is_in(ALLOCATED))
     for user, account, share in held.select("user", "account", "gpu_share").iter_rows():

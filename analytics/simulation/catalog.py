@@ -157,8 +157,6 @@ GIB = 1024**3
 
 @dataclass(frozen=True)
 class SimulatedCard:
-    """A GPU model."""
-
     model: str
     tag: str
     mem_total_bytes: int
@@ -291,8 +289,6 @@ TAUGHT = Habits(
 
 @dataclass(frozen=True)
 class SimulatedGpu:
-    """A simulated GPU: its UUID and its place on the host."""
-
     uuid: str
     index: int
 

@@ -37,7 +37,6 @@ class SimulatedFleet:
         return TAUGHT if self.showcase else MEASURED
 
     def __post_init__(self) -> None:
-        """Raise UsageError if a number is invalid."""
         if self.gpus < 1 or self.days < 1 or self.seed < 0:
             raise UsageError(
                 f"cannot simulate {self.gpus} GPUs over {self.days} days from seed {self.seed}",
@@ -52,7 +51,6 @@ class SimulatedFleet:
 
     @property
     def since_ms(self) -> int:
-        """Return the start of the first row."""
         return self.until_ms - self.days * DAY_MS
 
 
@@ -104,7 +102,6 @@ class PlacementBoard:
     """The GPUs of the fleet that are already taken while situations are placed."""
 
     def __init__(self, fleet: SimulatedFleet, hosts: tuple[SimulatedHost, ...], habits: Habits) -> None:
-        """Create an empty board."""
         self.fleet = fleet
         self.habits = habits
         self.hosts = hosts
@@ -156,7 +153,6 @@ class PlacementBoard:
     def note(
         self, kind: str, host: SimulatedHost, gpus: Iterable[int], user: str | None, span: tuple[int, int]
     ) -> None:
-        """Record a planted situation."""
         self.planted.append(Planted(kind, host.name, tuple(host.gpus[at].uuid for at in gpus), user, *span))
 
     def held_notebook(self, nth: int) -> None:

@@ -77,8 +77,6 @@ class Stay:
 
 @dataclass(frozen=True)
 class Site:
-    """The place for which stays are drawn."""
-
     host: SimulatedHost
     habits: Habits
 

@@ -37,8 +37,6 @@ class Demand:
 
 @dataclass(frozen=True)
 class Offer:
-    """A card that is available."""
-
     card: Card
     model: str | None = None
     """The fleet's own name; None for the catalog's cards."""

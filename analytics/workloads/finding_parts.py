@@ -391,7 +391,6 @@ def _beside_unknown(context: Context, rows: pl.DataFrame) -> frozenset[int]:
 
 @once_per_context
 def _foreign_work(context: Context) -> pl.DataFrame:
-    """Return the distinct `foreign_work` of the window, as WORK_KEY."""
     rows = context.inside.segments
     return rows.filter(foreign_work(rows, context.rollups)).select(WORK_KEY).unique()
 

@@ -181,8 +181,6 @@ def _hours(context: Context, members: pl.DataFrame, going: Collection[str]) -> p
 
 @dataclass(frozen=True)
 class _Split:
-    """The unused GPUs of a pool."""
-
     left: int
     """GPUs left beside the reserve."""
     grown: int

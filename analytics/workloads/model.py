@@ -340,5 +340,4 @@ class OncePerContext(Generic[Result]):
 
 
 def once_per_context(compute: Callable[[Context], Result]) -> OncePerContext[Result]:
-    """Cache a function of a context for the lifetime of the context."""
     return OncePerContext(compute)

@@ -110,7 +110,6 @@ def describes_window_end(context: Context) -> pl.Expr:
 
 
 def on_host_ahead(context: Context) -> pl.Expr:
-    """Return whether a row is of a host whose clock is ahead."""
     return pl.col("host").is_in(pl.Series(sorted(context.ahead), dtype=pl.String).implode())
 
 

@@ -360,7 +360,6 @@ WITHHELD = LakeTable(
 
 
 def _actor(did: str) -> tuple[LakeColumn, ...]:
-    """The columns that say who acted."""
     return (
         LakeColumn("actor", Type.STRING, f"who {did}", "sign-in, login name, or --as"),
         LakeColumn(

@@ -148,8 +148,6 @@ _KNEE_FROM = 3
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """The outcome with this number of GPUs."""
-
     gpus: int
     outcome: ReplayOutcome
 

@@ -146,7 +146,6 @@ def named_groups(groups: Iterable[HostGroup], name: str) -> list[HostGroup]:
 
 
 def gpus_of(groups: Iterable[HostGroup], name: str) -> int:
-    """Return the number of GPUs in a pool, or in `pool/model`."""
     return sum(group.gpus for group in named_groups(groups, name))
 
 

@@ -273,7 +273,6 @@ def _by(jobs: pl.DataFrame, column: str, today: Replayed, then: Replayed, window
 
 
 def fleet_use(replayed: Replayed, window: Window) -> FleetUse:
-    """How the pools of a replay were used in a window."""
     holds = clip(replayed.holds, *window, sums=())
     pools = sorted({group.pool for group in replayed.fleet.groups})
     return FleetUse(
