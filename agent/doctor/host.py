@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.nvml.installation import PciGpu, list_gpus
+from fallow.os_user import effective_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -208,7 +209,7 @@ class User:
 def find_user(name: str) -> User | None:
     """Return the user of that name, or this process's user for an empty name; None where the user does not exist."""
     if not name:
-        return User(_name(os.geteuid()), os.geteuid(), frozenset({os.getegid(), *os.getgroups()}))
+        return User(effective_user(), os.geteuid(), frozenset({os.getegid(), *os.getgroups()}))
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
@@ -222,13 +223,6 @@ def group_name(gid: int) -> str:
         return grp.getgrgid(gid).gr_name
     except KeyError:
         return ""
-
-
-def _name(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"uid {uid}"
 
 
 @dataclass(frozen=True)
@@ -280,8 +274,6 @@ class Copy:
     """The folder of the loader's search."""
     file: Path
     """The file after all links."""
-    by_variable: bool
-    """Whether the folder is in LD_LIBRARY_PATH, which has priority."""
 
     @property
     def version(self) -> Version | None:
@@ -308,7 +300,7 @@ def copies(host: HostFiles, name: str) -> list[Copy]:
             file = path.resolve(strict=True)
         except (OSError, RuntimeError):
             continue
-        found.setdefault(file, Copy(folder, file, by_variable))
+        found.setdefault(file, Copy(folder, file))
     return list(found.values())
 
 

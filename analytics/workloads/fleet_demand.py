@@ -238,16 +238,7 @@ class _Pool:
                 **about,
                 history_days=days,
                 known_from_ms=context.until_ms + round(max(0.0, HISTORY_MIN_DAYS - days) * DAY_MS),
-                peak=None,
-                backtest=None,
-                next_week=None,
-                reserve=None,
-                growth=None,
-                kept_for_hosts=None,
-                snoozed=0,
-                release=None,
                 confidence=Confidence((tr("the pool was observed for less than a week"),)),
-                reserves=(),
             )
         peak, tested = known
         hosts = _Hosts.of(whole, free, held, gpus_on_host(context), hosts_needed)

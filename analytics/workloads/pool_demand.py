@@ -143,18 +143,18 @@ class PoolDemand:
     hours: pl.DataFrame
     history_days: float
     known_from_ms: int | None
-    peak: PeakDemand | None
-    backtest: Backtest | None
-    next_week: WeekAhead | None
     outlook: PoolOutlook
     policy: PoolOutlook
-    reserve: int | None
-    growth: int | None
-    kept_for_hosts: int | None
-    snoozed: int
-    release: Release | None
     confidence: Confidence
-    reserves: tuple[Reserve, ...]
+    peak: PeakDemand | None = None
+    backtest: Backtest | None = None
+    next_week: WeekAhead | None = None
+    reserve: int | None = None
+    growth: int | None = None
+    kept_for_hosts: int | None = None
+    snoozed: int = 0
+    release: Release | None = None
+    reserves: tuple[Reserve, ...] = ()
 
     @property
     def key(self) -> PoolModel:
