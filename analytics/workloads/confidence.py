@@ -40,67 +40,37 @@ JUDGED_MIN = 10
 """Least labelled findings of a rule's record: with nine correct of nine, the true rate may be 77 % (Wilson, 90 %)."""
 
 
-@dataclass(frozen=True)
-class Condition:
-    """One condition for high confidence: its name, what it requires, and its source."""
-
-    name: str
-    wanted: str
-    source: str
-
-
-def conditions() -> tuple[Condition, ...]:
-    """Every condition, in the order of the listed failures. A finding without failures has high confidence."""
-    return (
-        Condition(
-            "coverage",
-            f"at least {Share(COVERAGE_MIN, 0)} of the GPUs' time in the window was observed",
-            "unknown time may hide work",
-        ),
-        Condition("history", f"at least {HISTORY_MIN_DAYS} days of history", "two whole weeks, weekends included"),
-        Condition(
-            "metric",
-            "utilization was measured on these GPUs, and any other metric that a rule needs (SM activity, memory in use, "
-            f"throttling counters) for at least {Share(COVERAGE_MIN, 0)} of the time that it judges",
-            "what was not measured is unknown, not 0",
-        ),
-        Condition(
-            "sampling",
-            f"utilization was watched for at least {Share(COVERAGE_MIN, 0)} of the time; point samples fail unless the "
-            "energy counter between them is that of an idle card, and the failure names the duty cycle that may hide behind n zeros: 3/n (95 %)",
-            "rule of three: Hanley and Lippman-Hand, JAMA 1983, 249:1743",
-        ),
-        Condition(
-            "confirmation",
-            f"energy or power support all but {Share(UNCONFIRMED_MAX, 0)} of the idle time by point samples: the counter rose "
-            "as that of an idle card of its model, or no counter was read and the power readings are flat",
-            "a sample at 0 says that the GPU was idle at that moment and no more",
-        ),
-        Condition(
-            "clock", "no host has rows from the future", "a clock that is ahead does not say how things stand now"
-        ),
-        Condition(
-            "attribution",
-            "the user, or the account or namespace, is known by name, from processes or an allocation",
-            "otherwise nobody can be asked",
-        ),
-        Condition(
-            "persistence",
-            f"the GPUs stay unused for another `findings.horizon` (7 d) with a probability of at least {Share(HIGH_MIN, 0)}; "
-            f"below {Share(MEDIUM_MIN, 0)} the confidence is low",
-            f"idle intervals of the last {HISTORY_MS // WEEK_MS} weeks: those of the kind of holding, the pool, the user and the GPU itself, "
-            "recalibrated by what became of earlier weeks; docs/calibration.md says what was kept",
-        ),
-        Condition(
-            "alone", "the same processes, job or pod do no work on other GPUs", "ending them would end that work too"
-        ),
-        Condition(
-            "record",
-            "of the rule's findings of the same confidence that this site has labelled, at least "
-            f"{Share(HIGH_MIN, 0)} (medium: {Share(MEDIUM_MIN, 0)}) were right. Judged from {JUDGED_MIN} labelled findings on",
-            "`fallow evaluate --save`: what a site measured counts for more than what a rule states",
-        ),
-    )
+CONDITIONS = (
+    ("coverage", f"at least {Share(COVERAGE_MIN, 0)} of the GPUs' time in the window was observed",
+     "unknown time may hide work"),
+    ("history", f"at least {HISTORY_MIN_DAYS} days of history", "two whole weeks, weekends included"),
+    ("metric",
+     ("utilization was measured on these GPUs, and any other metric that a rule needs (SM activity, memory in use, "
+      f"throttling counters) for at least {Share(COVERAGE_MIN, 0)} of the time that it judges"),
+     "what was not measured is unknown, not 0"),
+    ("sampling",
+     (f"utilization was watched for at least {Share(COVERAGE_MIN, 0)} of the time; point samples fail unless the "
+      "energy counter between them is that of an idle card, and the failure names the duty cycle that may hide behind n zeros: 3/n (95 %)"),
+     "rule of three: Hanley and Lippman-Hand, JAMA 1983, 249:1743"),
+    ("confirmation",
+     (f"energy or power support all but {Share(UNCONFIRMED_MAX, 0)} of the idle time by point samples: the counter rose "
+      "as that of an idle card of its model, or no counter was read and the power readings are flat"),
+     "a sample at 0 says that the GPU was idle at that moment and no more"),
+    ("clock", "no host has rows from the future", "a clock that is ahead does not say how things stand now"),
+    ("attribution", "the user, or the account or namespace, is known by name, from processes or an allocation",
+     "otherwise nobody can be asked"),
+    ("persistence",
+     (f"the GPUs stay unused for another `findings.horizon` (7 d) with a probability of at least {Share(HIGH_MIN, 0)}; "
+      f"below {Share(MEDIUM_MIN, 0)} the confidence is low"),
+     (f"idle intervals of the last {HISTORY_MS // WEEK_MS} weeks: those of the kind of holding, the pool, the user and the GPU itself, "
+      "recalibrated by what became of earlier weeks; docs/calibration.md says what was kept")),
+    ("alone", "the same processes, job or pod do no work on other GPUs", "ending them would end that work too"),
+    ("record",
+     ("of the rule's findings of the same confidence that this site has labelled, at least "
+      f"{Share(HIGH_MIN, 0)} (medium: {Share(MEDIUM_MIN, 0)}) were right. Judged from {JUDGED_MIN} labelled findings on"),
+     "`fallow evaluate --save`: what a site measured counts for more than what a rule states"),
+)  # fmt: skip
+"""What high confidence needs, in the order of the listed failures: name, requirement and source."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from analytics.capacity.causes import CAUSES
 from analytics.glossary import CONFIDENCE, STATES, STATUSES, TERMS, Term
 from analytics.rules import RULES
-from analytics.workloads.confidence import conditions
+from analytics.workloads.confidence import CONDITIONS
 from dashboard.api.endpoints import ENDPOINTS
 from dashboard.api.problems import STATUS_MEANINGS
 from fallow.clock import format_duration
@@ -70,7 +70,7 @@ def planning_page(current: str) -> str:
 
 def recommendations_page(current: str) -> str:
     """docs/recommendations.md with the conditions of confidence as they are now."""
-    rows = [_line(each.name, each.wanted, each.source) for each in conditions()]
+    rows = [_line(*each) for each in CONDITIONS]
     return _with_lines(
         current, "conditions", ["| condition | what is wanted | why, and from where |", "|---|---|---|", *rows]
     )

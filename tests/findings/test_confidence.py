@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from analytics.workloads.confidence import (
+    CONDITIONS,
     HISTORY_MIN_DAYS,
     Observation,
-    conditions,
     grade,
     known_user,
     measured_enough,
@@ -137,10 +137,9 @@ def test_through_the_rule_one_condition_at_a_time(
 
 
 def test_every_condition_is_listed_with_what_is_wanted_and_why() -> None:
-    listed = conditions()
     names = "coverage history metric sampling confirmation clock attribution persistence alone record"
-    assert " ".join(each.name for each in listed) == names
-    assert all(each.wanted and each.source for each in listed)
+    assert " ".join(name for name, _, _ in CONDITIONS) == names
+    assert all(wanted and source for _, wanted, source in CONDITIONS)
     page = (pages.DOCS / "recommendations.md").read_text(encoding="utf-8")
     assert pages.recommendations_page(page) == page, "run `make docs`"
-    assert [each.name for each in listed if f"| {each.name} | {each.wanted} |" not in page] == []
+    assert [name for name, wanted, _ in CONDITIONS if f"| {name} | {wanted} |" not in page] == []
