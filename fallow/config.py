@@ -55,25 +55,25 @@ def _not_negative(text: str) -> float:
     return 0.0 if text.strip() in ("0", "0.0") else _positive(text)
 
 
-def _working_days(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 60:
-        raise UsageError(f"'{text}' is not a whole number of working days from 1 to 60")
-    return int(text)
+def _whole_number(most: int, of: str = "") -> Callable[[str], int]:
+    """Return a parser of a whole number from 1 on."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not 1 <= int(text[:12]) <= most:
+            raise UsageError(f"'{text}' is not a whole number{of} from 1 to {most:,}")
+        return int(text)
+
+    return parse
+
+
+_working_days, _count = _whole_number(60, " of working days"), _whole_number(10**9)
 
 
 def _count_or_auto(text: str) -> int:
     """Return the number; 0 for auto."""
-    if text == "auto":
-        return 0
-    if not text.isdecimal() or not 1 <= int(text) <= 1024:
+    if text != "auto" and (not text.isdecimal() or not 1 <= int(text) <= 1024):
         raise UsageError(f"'{text}' is neither auto nor a whole number from 1 to 1024")
-    return int(text)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text[:12]) <= 10**9:
-        raise UsageError(f"'{text}' is not a whole number from 1 to 1,000,000,000")
-    return int(text)
+    return 0 if text == "auto" else int(text)
 
 
 def _duration_or_unknown(text: str) -> int:

@@ -254,11 +254,6 @@ class SimulatedDay:
     gpus: tuple[GpuDay, ...]
 
     @property
-    def counters_since_ms(self) -> int:
-        """Return when the host's drivers were loaded: the day before its first row."""
-        return self.plan.booted_ms
-
-    @property
     def rng(self) -> np.random.Generator:
         return np.random.default_rng([self.seed, self.plan.host.number, 3, self.day_ms // DAY_MS])
 

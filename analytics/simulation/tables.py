@@ -46,7 +46,7 @@ def _gpu_rows(day: SimulatedDay, gpu: GpuDay) -> pa.Table:
     columns: dict[str, object] = {
         "gpu": day.plan.host.gpus[gpu.position].uuid,
         "offset_ms": _offsets(rng, count),
-        "counters_since": day.counters_since_ms,
+        "counters_since": day.plan.booted_ms,
         "health": np.where(lost, "lost", "ok"),
         "util_source": "simulated",
         "gpu_util_coverage_ratio": np.where(lost, 0.0, np.round(1.0 - 0.002 * rng.random(count), 4)),
