@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from analytics.quality.checks import allocations, clocks, coverage, files, hosts, inventory, measuring, values
+from analytics.quality.checks import allocations, files, hosts, inventory, observation, values
 from analytics.quality.model import QualityCheck
 
 CHECKS: tuple[QualityCheck, ...] = (
     files.left_out,
-    coverage.unobserved,
-    coverage.silent,
-    measuring.unmeasured,
-    measuring.user_by_memory,
-    measuring.user_unwatched,
-    measuring.point_samples,
+    observation.unobserved,
+    observation.silent,
+    observation.unmeasured,
+    observation.user_by_memory,
+    observation.user_unwatched,
+    observation.point_samples,
     values.contradicting,
     values.impossible,
-    clocks.ahead,
-    clocks.stepped,
-    clocks.overlapping,
+    hosts.ahead,
+    hosts.stepped,
+    hosts.overlapping,
     hosts.several_hosts,
     hosts.shared_names,
     allocations.overlapping,
