@@ -77,13 +77,7 @@ def run(args: argparse.Namespace) -> int:
     at_ms = now_ms if args.at is None else parse_window(args.at, None, zone=site_zone(settings)).since_ms
     scope, name = (POOL, args.pool) if args.pool else (TEAM, args.team) if args.team else (ALL, None)
     added = add_annotation(
-        lake,
-        args.text,
-        actor,
-        at_ms=now_ms if at_ms is None else at_ms,
-        now_ms=now_ms,
-        scope=scope,
-        name=name,
+        lake, args.text, actor, at_ms=now_ms if at_ms is None else at_ms, now_ms=now_ms, scope=scope, name=name
     )
     show(f"added {_line(added)}")
     return 0
@@ -107,10 +101,7 @@ def _tables(given: LakeInputs, args: argparse.Namespace) -> Tables:
 
 
 _LIST = LakeVerb(
-    tr("Annotations"),
-    _tables,
-    refused=("model", "user"),
-    why="an annotation is about a pool, a team or everything",
+    tr("Annotations"), _tables, refused=("model", "user"), why="an annotation is about a pool, a team or everything"
 )
 
 

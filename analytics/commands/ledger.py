@@ -18,13 +18,7 @@ from analytics.money.window_money import Money
 from analytics.render.tables import PAGES, as_csv, as_parquet
 from analytics.report.coverage import LOOKED_BACK_MS
 from analytics.report.parts import LedgerFigures
-from analytics.tables.accounts import (
-    ACCOUNT_COLUMNS,
-    PricedAccount,
-    account_total,
-    accounts_by,
-    priced_accounts,
-)
+from analytics.tables.accounts import ACCOUNT_COLUMNS, PricedAccount, account_total, accounts_by, priced_accounts
 from analytics.tables.facts import observed
 from analytics.tables.idle import idle
 from analytics.tables.ledger_columns import LEDGER_COLUMNS

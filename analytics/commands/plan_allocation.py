@@ -10,13 +10,7 @@ from analytics.plan.endings import HORIZON_DAYS, Endings
 from analytics.plan.reallocation import Reallocation
 from analytics.tables.plan_allocation import allocation_facts, owner_table, starving_table
 from analytics.tables.plan_endings import endings_check, endings_table
-from analytics.tables.plan_reallocation import (
-    balance_table,
-    left_table,
-    proposal_facts,
-    proposal_table,
-    unserved_table,
-)
+from analytics.tables.plan_reallocation import balance_table, left_table, proposal_facts, proposal_table, unserved_table
 from analytics.tables.plan_uptake import uptake_table
 from fallow.errors import ConfigError, UsageError
 from fallow.output import say

@@ -37,10 +37,7 @@ def run_import(args: argparse.Namespace, settings: Config) -> None:
     """Write the table of offers; raises UsageError and ConfigError."""
     path = settings.text("money.offers")
     if not path:
-        raise UsageError(
-            "money.offers names no file for the offers",
-            "set it, such as FALLOW_MONEY_OFFERS=offers.csv",
-        )
+        raise UsageError("money.offers names no file for the offers", "set it, such as FALLOW_MONEY_OFFERS=offers.csv")
     if not args.provider or not args.date:
         raise UsageError("the catalog names neither its provider nor its date", "give --provider and --date")
     found = import_catalog(args.catalog, args.provider, _day(args.date), args.region)

@@ -15,14 +15,7 @@ from analytics.ledger.summary import Summary
 from analytics.names import JOINER
 from analytics.tables.facts import whose_prices
 from analytics.tables.ledger_columns import WINDOW_COLUMNS
-from analytics.tables.recommendations import (
-    DECISIONS,
-    VALUES,
-    decision_rows,
-    recommendations,
-    to_look_at,
-    waste,
-)
+from analytics.tables.recommendations import DECISIONS, VALUES, decision_rows, recommendations, to_look_at, waste
 from analytics.tables.table import Column, column_of, fact, record_column
 from analytics.tables.verdicts import POOL_DEMAND, pool_verdicts
 from analytics.tables.wording import WAITING, waiting

@@ -345,27 +345,19 @@ def _group(name: str | None, rows: pl.DataFrame, spans: pl.DataFrame) -> WaitGro
 
 RUNNING = "running"
 
-_WORDS: Mapping[str, str] = {
-    "COMPLETED": "completed",
-    "SUCCEEDED": "completed",
-    "FINISHED": "completed",
-    "FAILED": "failed",
-    "OUT_OF_MEMORY": "failed",
-    "TIMEOUT": "timed out",
-    "DEADLINE": "timed out",
-    "DEADLINEEXCEEDED": "timed out",
-    "CANCELLED": "cancelled",
-    "REVOKED": "cancelled",
-    "PREEMPTED": "preempted",
-    "REQUEUED": "preempted",
-    "EVICTED": "preempted",
-    "NODE_FAIL": "host failed",
-    "BOOT_FAIL": "host failed",
-    "NODELOST": "host failed",
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "completed": ("COMPLETED", "SUCCEEDED", "FINISHED"),
+    "failed": ("FAILED", "OUT_OF_MEMORY"),
+    "timed out": ("TIMEOUT", "DEADLINE", "DEADLINEEXCEEDED"),
+    "cancelled": ("CANCELLED", "REVOKED"),
+    "preempted": ("PREEMPTED", "REQUEUED", "EVICTED"),
+    "host failed": ("NODE_FAIL", "BOOT_FAIL", "NODELOST"),
 }
-"""END_STATES by the scheduler's word: Slurm's job states, phases of pods, conditions of Kueue."""
+"""The words of schedulers for each end: Slurm's job states, phases of pods, conditions of Kueue."""
 
-END_STATES = (*dict.fromkeys(_WORDS.values()), RUNNING, UNKNOWN)
+_END_OF_WORD = {word: state for state, words in _WORDS.items() for word in words}
+
+END_STATES = (*_WORDS, RUNNING, UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -388,7 +380,7 @@ def goodput(jobs: pl.DataFrame, since_ms: int, until_ms: int) -> Goodput:
     `jobs` has `gpus`, `start`, `end` and `state`, one row per run; rows without a GPU count or a start are left out.
     """
     word = pl.col("state").str.to_uppercase().str.extract(r"^([A-Z_]+)")
-    ended = word.replace_strict(_WORDS, default=UNKNOWN, return_dtype=pl.String).fill_null(UNKNOWN)
+    ended = word.replace_strict(_END_OF_WORD, default=UNKNOWN, return_dtype=pl.String).fill_null(UNKNOWN)
     runs = pl.col("end").is_null()  # a run that ended after the window counts by how it ended
     stop = pl.min_horizontal(pl.col("end").fill_null(until_ms), pl.lit(until_ms))
     spent = (
