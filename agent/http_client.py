@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fallow.clock import seconds_left
 from fallow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,13 +33,6 @@ class UnreachableError(Exception):
 
 class UnusableError(Exception):
     """The answer was not metrics; the message describes it."""
-
-
-def seconds_left(deadline_s: float) -> float:
-    left_s = deadline_s - time.monotonic()
-    if left_s <= 0:
-        raise TimeoutError
-    return left_s
 
 
 class ReceivedAnswer:

@@ -80,6 +80,14 @@ def boot_time_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def seconds_left(deadline_s: float) -> float:
+    """Return the seconds until a deadline of the monotonic clock; raises TimeoutError once it is over."""
+    left_s = deadline_s - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError("timed out")
+    return left_s
+
+
 def parse_duration_ms(text: str) -> int:
     """Return the milliseconds of a duration such as `10s`, `1h30m`, `7d`; raises UsageError for other text and for zero."""
     total, at = 0.0, 0

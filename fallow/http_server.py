@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from fallow.clock import seconds_left
 from fallow.errors import ConfigError, FallowError
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class RequestBody:
             found, self._received = self._received[:most], self._received[most:]
             return found
         try:
-            _set_deadline(self._connection, self._deadline_s)
+            self._connection.settimeout(seconds_left(self._deadline_s))
             if self._is_awaited:
                 self._is_awaited = False
                 self._connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -122,7 +123,7 @@ def _read_request(connection: socket.socket, deadline_s: float, body_s: float) -
     while b"\r\n\r\n" not in received:
         if len(received) > _LONGEST_HEAD:
             raise RequestError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-        _set_deadline(connection, deadline_s)
+        connection.settimeout(seconds_left(deadline_s))
         piece = connection.recv(4096)
         if not piece:
             raise ConnectionError("the client closed the connection")
@@ -158,7 +159,7 @@ def _send_response(connection: socket.socket, response: Response, deadline_s: fl
     head = "\r\n".join([status, *(f"{name}: {value}" for name, value in headers.items()), "", ""])
     left = memoryview(head.encode("latin-1") + (b"" if head_only else response.body))
     while left:
-        _set_deadline(connection, deadline_s)
+        connection.settimeout(seconds_left(deadline_s))
         left = left[connection.send(left) :]
 
 
@@ -167,18 +168,11 @@ def _drain(connection: socket.socket) -> None:
     connection.shutdown(socket.SHUT_WR)
     deadline_s, received = time.monotonic() + _DRAIN_S, 0
     while received < _MOST_DRAINED:
-        _set_deadline(connection, deadline_s)
+        connection.settimeout(seconds_left(deadline_s))
         piece = connection.recv(_PIECE_BYTES)
         if not piece:
             return
         received += len(piece)
-
-
-def _set_deadline(connection: socket.socket, deadline_s: float) -> None:
-    left_s = deadline_s - time.monotonic()
-    if left_s <= 0:
-        raise TimeoutError
-    connection.settimeout(left_s)
 
 
 @dataclass(frozen=True)

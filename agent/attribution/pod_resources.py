@@ -21,6 +21,7 @@ from h2.events import ConnectionTerminated, DataReceived, ResponseReceived, Stre
 from h2.exceptions import ProtocolError
 
 from agent.attribution.proc import printable_text
+from fallow.clock import seconds_left
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,11 +83,11 @@ class _Call:
 
     def _send(self) -> None:
         if waiting := self._http.data_to_send():
-            self._wait_at_most()
+            self._connection.settimeout(seconds_left(self._deadline_s))
             self._connection.sendall(waiting)
 
     def _receive(self) -> None:
-        self._wait_at_most()
+        self._connection.settimeout(seconds_left(self._deadline_s))
         received = self._connection.recv(_READ_BYTES)
         if not received:
             raise CallError("it closed the connection before the answer was complete")
@@ -103,12 +104,6 @@ class _Call:
                 raise CallError(f"it broke off with HTTP/2 error {event.error_code}")
             elif isinstance(event, StreamEnded):
                 self._ended = True
-
-    def _wait_at_most(self) -> None:
-        left_s = self._deadline_s - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError("timed out")
-        self._connection.settimeout(left_s)
 
     def _message(self) -> bytes:
         status = self._headers.get(":status")

@@ -17,8 +17,9 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agent.http_client import URL, ReceivedAnswer, UnreachableError, UnusableError, seconds_left
+from agent.http_client import URL, ReceivedAnswer, UnreachableError, UnusableError
 from agent.snapshot import WATCHED
+from fallow.clock import seconds_left
 from fallow.errors import ConfigError
 from fallow.given_file import SECRET_BYTES, authorities, given_text
 from fallow.schema import UNAVAILABLE_HEALTH

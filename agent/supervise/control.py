@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.snapshot import PublishingStatus
 from fallow import __version__
+from fallow.clock import seconds_left
 from fallow.errors import FallowError, SpoolError, UsageError
 
 if TYPE_CHECKING:
@@ -246,10 +247,7 @@ def _read_line(peer: socket.socket, longest: int, deadline_s: float) -> bytes:
     while b"\n" not in received:
         if len(received) > longest:
             raise FallowError(f"more than {longest} bytes in one line", "")
-        left_s = deadline_s - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError
-        peer.settimeout(left_s)
+        peer.settimeout(seconds_left(deadline_s))
         part = peer.recv(1 << 16)
         if not part:
             raise ConnectionError("the peer closed the connection")
