@@ -36,7 +36,7 @@ Rows = list[dict[str, Any]]
 # --- fleets ------------------------------------------------------------------------------------------------------------
 
 
-def allocated(days: float, last: float | None = None, **allocation: Any) -> Fleet:
+def allocated(days: float = 1, last: float | None = None, **allocation: Any) -> Fleet:
     """Two free GPUs, which bob allocations from so many days before the end on."""
     fleet = Fleet(3)
     fleet.allocation(
@@ -124,6 +124,12 @@ def held_by_bob(util: Any, *, days: float = 19, gpus: int = 2, interval_s: float
     return one_host(H100, gpus, days=days, interval_s=interval_s, user="bob", util=util, mem_gb=60, **columns)
 
 
+def on_two_hosts(util: tuple[float, ...]) -> Fleet:
+    fleet = Fleet(1)
+    fleet.run(fleet.host("h1", H100, 2) + fleet.host("h2", H100, 2), "ann", util=util, slurm_job_id="7")
+    return fleet
+
+
 def by_day(until_days: float) -> Callable[[Fleet], Any]:
     """Work of eight hours a day until so many days before the end: gaps of 16 hours."""
     return lambda fleet: np.where(fleet.daily(8, 16) & fleet.between(0, -until_days), 90.0, 0.0)
@@ -131,6 +137,10 @@ def by_day(until_days: float) -> Callable[[Fleet], Any]:
 
 def until(days: float) -> Callable[[Fleet], Any]:
     return lambda fleet: np.where(fleet.between(-days), 0.0, 90.0)
+
+
+def faded(**columns: str) -> Fleet:
+    return held_by_bob(until(4), **columns)
 
 
 def faded_to(share: float) -> Fleet:
@@ -236,6 +246,30 @@ EDGES = [
 @pytest.mark.parametrize(("rule", "build", "count"), EDGES)
 def test_where_a_rule_begins_and_ends(rule: str, build: Callable[[], Fleet], count: int) -> None:
     finds_so_many(rule, build, count)
+
+
+COMMANDS = [
+    ("reserved_unused", allocated, {"scheduler": "kubernetes", "allocation_id": "lab/nb-0"}, "kubectl delete pod -n lab nb-0"),
+    ("reserved_unused", allocated, {"scheduler": "kubernetes", "allocation_id": "$(x)/--all"}, "kubectl delete pod -n '$(x)' -- --all"),
+    ("reserved_unused", allocated, {"allocation_id": "1; rm -rf /"}, "scancel '1; rm -rf /'"),
+    ("reserved_unused", allocated, {"allocation_id": "-u root"}, "scancel -- '-u root'"),
+    # Slurm is asked for what was used on each host; what works a little is part of the work
+    ("partial_use", on_two_hosts, {"util": (90, 90, 90, 0)}, "#SBATCH --gpus=3"),
+    ("partial_use", on_two_hosts, {"util": (90, 0, 90, 0)}, "#SBATCH --nodes=2 --gres=gpu:1"),
+    ("partial_use", on_two_hosts, {"util": (90, 90, 0, 0)}, "#SBATCH --gres=gpu:2"),
+    ("partial_use", on_two_hosts, {"util": (90, 2, 0, 0)}, "#SBATCH --gres=gpu:2"),
+    # for work that has faded it only looks
+    ("ending", faded, {"slurm_job_id": "7"}, "squeue --user=bob"),
+    ("ending", faded, {"pod": "p", "namespace": "lab"}, "kubectl get pods -n lab"),
+    ("ending", faded, {}, LOOK),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "build", "columns", "command"), COMMANDS)
+def test_the_next_command_of_a_finding(
+    rule: str, build: Callable[..., Fleet], columns: dict[str, Any], command: str
+) -> None:
+    assert only_of(rule, build(**columns)).next_command == command
 
 
 # --- held --------------------------------------------------------------------------------------------------------------
@@ -459,19 +493,6 @@ def test_a_job_without_a_process() -> None:
     assert not [failure for failure in each.confidence.failed if "user" in failure]
 
 
-@pytest.mark.parametrize(
-    ("allocation", "command"),
-    [
-        ({"scheduler": "kubernetes", "allocation_id": "lab/nb-0"}, "kubectl delete pod -n lab nb-0"),
-        ({"scheduler": "kubernetes", "allocation_id": "$(x)/--all"}, "kubectl delete pod -n '$(x)' -- --all"),
-        ({"allocation_id": "1; rm -rf /"}, "scancel '1; rm -rf /'"),
-        ({"allocation_id": "-u root"}, "scancel -- '-u root'"),
-    ],
-)
-def test_the_command_for_a_allocation_is_that_of_its_scheduler(allocation: dict[str, object], command: str) -> None:
-    assert only_of("reserved_unused", allocated(1, **allocation)).next_command == command
-
-
 def test_a_allocation_that_stands_has_ended_or_is_of_a_past_window_is_not_ended() -> None:
     each = only_of("reserved_unused", allocated(3, scheduler="csv", allocation_id="contract"))
     assert each.next_command.startswith("ssh h1 nvidia-smi --query-gpu")
@@ -520,22 +541,6 @@ def test_the_unused_gpus_of_a_job_and_what_they_cost() -> None:
     assert (numbers["used_gpu_util_mean_pct"], numbers["unused_gpu_util_mean_pct"]) == (pytest.approx(85.0), 0.0)
     assert (each.next_command, each.reclaimable_gpus) == ("#SBATCH --gres=gpu:2", ())
     assert NEXT_TIME in each.notes
-
-
-@pytest.mark.parametrize(
-    ("levels", "directive"),
-    [
-        ((90, 90, 90, 0), "#SBATCH --gpus=3"),
-        ((90, 0, 90, 0), "#SBATCH --nodes=2 --gres=gpu:1"),
-        ((90, 90, 0, 0), "#SBATCH --gres=gpu:2"),
-        ((90, 2, 0, 0), "#SBATCH --gres=gpu:2"),  # what works a little is part of the work
-    ],
-)
-def test_slurm_is_asked_for_what_was_used_on_each_host(levels: tuple[float, ...], directive: str) -> None:
-    fleet = Fleet(1)
-    gpus = fleet.host("h1", H100, 2) + fleet.host("h2", H100, 2)
-    fleet.run(gpus, "ann", util=levels, slurm_job_id="7")
-    assert only_of("partial_use", fleet).next_command == directive
 
 
 def test_a_pod_is_looked_at_and_a_bare_process_exports_what_it_used() -> None:
@@ -650,18 +655,6 @@ def test_of_who_shares_a_gpu_it_names_no_work_of_the_other() -> None:
     for each in theirs:
         assert "robotics" not in f"{each.job} {each.next_command} {each.evidence.numbers}"
         assert "ann" not in f"{each.job} {each.next_command} {each.notes}"
-
-
-@pytest.mark.parametrize(
-    ("columns", "command"),
-    [
-        ({"slurm_job_id": "7"}, "squeue --user=bob"),
-        ({"pod": "p", "namespace": "lab"}, "kubectl get pods -n lab"),
-        ({}, LOOK),
-    ],
-)
-def test_the_command_for_faded_work_only_looks(columns: dict[str, str], command: str) -> None:
-    assert only_of("ending", held_by_bob(until(4), **columns)).next_command == command
 
 
 @pytest.mark.parametrize(
