@@ -6,9 +6,7 @@ user does not return to it within the horizon.
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -21,6 +19,7 @@ from analytics.simulation.placement import HostPlan, SimulatedFleet
 from analytics.simulation.plan import PROJECTS, plan_fleet
 from analytics.simulation.stays import Stay
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, WEEK_MS, format_ms, from_ms
+from fallow.csv_text import csv_of, csv_text
 
 HELD_MS = 5 * MINUTE_MS
 """A pause of this length is labelled as held; the ledger's own default."""
@@ -46,22 +45,19 @@ def labels_csv(fleet: SimulatedFleet, horizon_ms: int = WEEK_MS) -> str:
     does not compute on it within `horizon_ms`; without a user, if no user does. The cell is empty for GPUs in use, and if
     the horizon ends after the period. The last rows give the planted situations, with the rule that should find them.
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows: list[tuple[object, ...]] = []
     plan = plan_fleet(fleet)
     for host in plan.hosts:
         for gpu in host.host.gpus:
             spans = list(true_spans(fleet, host, gpu.index))
             for span in spans:
                 for start_ms, end_ms, takeable in _takeable(span, spans, fleet.until_ms, horizon_ms):
-                    cell = "" if takeable is None else str(takeable).lower()
-                    writer.writerow((gpu.uuid, format_ms(start_ms), format_ms(end_ms), span.state, cell, ""))
+                    rows.append((gpu.uuid, format_ms(start_ms), format_ms(end_ms), span.state, takeable, ""))
     for each in plan.planted:
         if each.kind in _FOUND_BY:
             window = (format_ms(each.start_ms), format_ms(each.end_ms))
-            writer.writerows((gpu, *window, "", "", _FOUND_BY[each.kind]) for gpu in each.gpus)
-    return text.getvalue()
+            rows += ((gpu, *window, "", "", _FOUND_BY[each.kind]) for gpu in each.gpus)
+    return csv_text(COLUMNS, rows)
 
 
 def true_spans(fleet: SimulatedFleet, host: HostPlan, position: int) -> Iterator[TrueSpan]:
@@ -135,13 +131,8 @@ def _takeable(
 
 _QUOTA_SHARES = {"language": 0.44, "vision": 0.3, "speech": 0.2, "robotics": 0.5, "ranking": 0.12}
 """Shares of the fleet's GPUs. Together they exceed the fleet, as quotas do."""
-_ORGANISATIONS = {
-    "language": "research",
-    "vision": "research",
-    "robotics": "research",
-    "speech": "products",
-    "ranking": "products",
-}
+_ORGANISATIONS = dict.fromkeys(("language", "vision", "robotics"), "research")
+_ORGANISATIONS |= dict.fromkeys(("speech", "ranking"), "products")
 _PURCHASES = {
     "train": (29_500, "order 2024-117"),
     "train-old": (13_800, "order 2022-031"),
@@ -190,7 +181,7 @@ def owners_csv(fleet: SimulatedFleet) -> str:
         }
         for account, (team, days) in PROJECTS.items()
     )
-    return _csv(owners.COLUMNS, rows)
+    return csv_of(owners.COLUMNS, rows)
 
 
 def prices_csv(fleet: SimulatedFleet) -> str:
@@ -219,7 +210,7 @@ def prices_csv(fleet: SimulatedFleet) -> str:
         "kind": "on_demand",
     }
     rented = [{"pool": pool.name, **rate} for pool in there if pool.name not in _PURCHASES]
-    return _csv(prices.COLUMNS, [*bought, *rented])
+    return csv_of(prices.COLUMNS, [*bought, *rented])
 
 
 def offers_csv(fleet: SimulatedFleet) -> str:
@@ -239,7 +230,7 @@ def offers_csv(fleet: SimulatedFleet) -> str:
         for pool, kind, provider, terms, age in _OFFERS
         if pool in cards
     ]
-    return _csv(offers.COLUMNS, rows)
+    return csv_of(offers.COLUMNS, rows)
 
 
 def requests_csv(fleet: SimulatedFleet) -> str:
@@ -259,20 +250,12 @@ def requests_csv(fleet: SimulatedFleet) -> str:
         for team, gpus, pool, first, last, priority, name in _ASKED
         if pool in cards
     ]
-    return _csv(requests_file.COLUMNS, rows)
+    return csv_of(requests_file.COLUMNS, rows)
 
 
 def _pools(fleet: SimulatedFleet) -> list[Pool]:
     """Return the pools with GPUs."""
     return [pool for pool, gpus in zip(fleet.pools, split_gpus(fleet.gpus, fleet.pools), strict=True) if gpus]
-
-
-def _csv(columns: Iterable[str], rows: Iterable[Mapping[str, object]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(columns), restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 _MEAN_G, _LEAST_G = 290.0, 60.0

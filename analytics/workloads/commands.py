@@ -108,8 +108,7 @@ _GPUS_MAX = 8
 
 def on_host(host: str, *words: str) -> str:
     """Return a command on another host. Its words pass two shells, this one and the host's, and are quoted for both."""
-    dashes = "-- " if host.startswith("-") else ""
-    return f"ssh {dashes}{quote(host)} {' '.join(quote(quote(word)) for word in words)}"
+    return f"ssh {operands([host])} {' '.join(quote(quote(word)) for word in words)}"
 
 
 def monitor_command(host: str, gpus: Sequence[str]) -> str:
