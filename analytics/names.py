@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 
 import polars as pl
 
@@ -14,6 +15,11 @@ _INSTEAD = "\\"
 def single_name(name: str) -> str:
     """Return a user's or account's name in the form of all derived data."""
     return name.replace(JOINER, _INSTEAD)
+
+
+def joined_names(names: Iterable[str | None]) -> str | None:
+    """Return the distinct names, sorted and joined; None without any."""
+    return JOINER.join(sorted({name for name in names if name is not None})) or None
 
 
 def asked_name(text: str) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 
 from analytics.money.csv_tables import CsvLine, read_lines
-from analytics.names import single_name
+from analytics.names import JOINER, joined_names, single_name
 
 COLUMNS = (
     "kind",
@@ -101,12 +101,12 @@ class Owners:
 
     def team(self, user: str | None, account: str | None) -> str | None:
         """Return the team that pays; for names joined by `+`, the known teams, joined. None if none is known."""
-        return _joined(owner.team for owner in self._all_of(user, account))
+        return joined_names(owner.team for owner in self._all_of(user, account))
 
     def organisation(self, user: str | None, account: str | None) -> str | None:
         """Return the organisation of that team, which any of the team's lines may name."""
         teams = (self._teams[owner.team] for owner in self._all_of(user, account))
-        return _joined(team.organisation for team in teams if team.organisation is not None)
+        return joined_names(team.organisation for team in teams)
 
     def teams(self) -> Mapping[str, Team]:
         """Return every team by name, sorted."""
@@ -123,10 +123,12 @@ class Owners:
         """Return the lines of the accounts, or without any, of the users."""
         charged = tuple(
             found
-            for name in _names(account)
+            for name in (account or "").split(JOINER)
             if (found := self.owner("account", name) or self.owner("namespace", name)) is not None
         )
-        return charged or tuple(found for name in _names(user) if (found := self.owner("user", name)) is not None)
+        return charged or tuple(
+            found for name in (user or "").split(JOINER) if (found := self.owner("user", name)) is not None
+        )
 
 
 def _owner(line: CsvLine) -> Owner:
@@ -158,11 +160,3 @@ def _team(name: str, owners: list[Owner]) -> Team:
     quotas = [owner.quota_gpus for owner in owners if owner.quota_gpus is not None]
     organisation = next((owner.organisation for owner in owners if owner.organisation is not None), None)
     return Team(name, organisation, sum(quotas) if quotas else None, tuple(owners))
-
-
-def _names(joined: str | None) -> list[str]:
-    return joined.split("+") if joined else []
-
-
-def _joined(names: Iterable[str]) -> str | None:
-    return "+".join(sorted(set(names))) or None

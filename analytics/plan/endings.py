@@ -12,7 +12,7 @@ from typing import Literal
 import polars as pl
 
 from analytics.capacity.jobs import LATE_MS
-from analytics.names import JOINER
+from analytics.names import JOINER, joined_names
 from analytics.proportions import wilson
 from analytics.rules.ending import ENDING, faded_findings, owner_lines
 from analytics.scope import Scope
@@ -207,7 +207,7 @@ def _limit_endings(context: Context, now: pl.DataFrame, jobs: pl.DataFrame, zone
     found = own.join(limited, on=("job", "host")).group_by("work", maintain_order=True)
     for row in found.agg(pl.col("gpu", "user", "account"), pl.col("start", "planned_end").last()).iter_rows(named=True):
         limit_ms = row["planned_end"] - row["start"]
-        user, account = ("+".join(sorted(set(row[name]) - {None})) or None for name in ("user", "account"))
+        user, account = joined_names(row["user"]), joined_names(row["account"])
         chance = _limit_chance(lengths, (until_ms - row["start"]) / limit_ms, limit_ms)
         team = context.owners.team(user, account)
         leaving = Leaving(row["work"], "time_limit", _day(row["planned_end"], zone), team, user, chance)

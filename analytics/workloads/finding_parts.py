@@ -15,7 +15,7 @@ from analytics.language.quantities import Amount, Bytes, Number, Quantity, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.usage import WORK_KEY, foreign_work
 from analytics.mig import MIG_PREFIX
-from analytics.names import JOINER
+from analytics.names import JOINER, joined_names
 from analytics.workloads.confidence import Observation, grade, known_user, observation, right_clocks, watched_enough
 from analytics.workloads.ledger_rows import THRESHOLDS_MIN, RowIndex
 from analytics.workloads.model import (
@@ -86,7 +86,7 @@ def words_for(meanings: Mapping[str, str]) -> Callable[[Any], Shown]:
     """Return a function that translates values, of which a finding about several workloads may join some."""
 
     def shown(value: str) -> SentenceList:
-        parts = value.split("+")
+        parts = value.split(JOINER)
         return SentenceList(
             [tr(meanings[each]) if each in meanings else tr("{value}", value=plain(each)) for each in parts], "+"
         )
@@ -302,9 +302,7 @@ def _finding(context: Context, rule: Rule, said: Candidate, rows: RowSums) -> Fi
     seen = observation(context, gpus, rows)
     strangers = _strangers({user for user, _, _ in rows.owners}, said.user)
     own = [(account, job) for user, account, job in rows.owners if user not in strangers]
-    accounts, jobs = (
-        JOINER.join(sorted({name for each in own if (name := each[at]) is not None})) or None for at in (0, 1)
-    )
+    accounts, jobs = (joined_names(each[at] for each in own) for at in (0, 1))
     numbers, failed = said.numbers, said.failed
     if said.source != UNASKED:
         numbers = numbers if "user_source" in numbers else {"user_source": said.source, **numbers}

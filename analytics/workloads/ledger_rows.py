@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from analytics.intervals import SPAN_MS, clip, islands
 from analytics.ledger.usage import job_names
+from analytics.names import joined_names
 from analytics.states import ALLOCATED, OCCUPIED
 from analytics.workloads.model import Context, EvidenceValue, once_per_context
 from analytics.workloads.row_sums import CANDIDATE, by_candidate, numbered, parts_of
@@ -21,8 +22,8 @@ GPU_MS = SPAN_MS * pl.col("gpu_share")
 
 
 def joined(segments: pl.DataFrame, column: str) -> str | None:
-    """Return the distinct values of a column, sorted and joined by `+`; None without any."""
-    return "+".join(sorted(set(segments[column].to_list()) - {None})) or None
+    """Return the `joined_names` of a column."""
+    return joined_names(segments[column])
 
 
 def whole_number(frame: pl.DataFrame, value: pl.Expr) -> int:
