@@ -49,11 +49,13 @@ class Scope:
         """Return the scope without team and user."""
         return Scope(self.pool, self.model)
 
+    def has_place(self, pool: str, model: str) -> bool:
+        """Return whether these are the requested pool and the requested model."""
+        return self.pool in (None, pool) and self.model in (None, model)
+
     def has_gpu(self, gpu: str, inventory: Inventory) -> bool:
         """Return whether a GPU is in the requested pool and of the requested model, by its latest facts."""
-        return (self.pool is None or inventory.pool(gpu) == self.pool) and (
-            self.model is None or inventory.model(inventory.card_of(gpu)) == self.model
-        )
+        return self.has_place(inventory.pool(gpu), inventory.model(inventory.card_of(gpu)))
 
     @property
     def is_personal(self) -> bool:

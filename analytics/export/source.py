@@ -126,7 +126,7 @@ class LedgerSource:
             }
             for gpu, terms in sorted(terms_of(self.kept.inventory, PriceBook("USD")).items())
             for term in terms
-            if self.scope.pool in (None, term.pool) and self.scope.model in (None, term.model)
+            if self.scope.has_place(term.pool, term.model)
         ]
         return typed(pl.DataFrame(rows, schema=empty(GPU_TERMS.rows).schema), GPU_TERMS.rows)
 

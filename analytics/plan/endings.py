@@ -12,6 +12,7 @@ from typing import Literal
 import polars as pl
 
 from analytics.capacity.jobs import LATE_MS
+from analytics.ledger.usage import SEVERAL_HOLD
 from analytics.names import JOINER, joined_names
 from analytics.proportions import wilson
 from analytics.rules.ending import ENDING, faded_findings, owner_lines
@@ -140,8 +141,7 @@ def find_endings(context: Context, jobs: pl.DataFrame, days: int, zone: tzinfo) 
 
 def _whole_gpus(context: Context) -> pl.DataFrame:
     """Return the last rows of GPUs with a single user, without parts of cards."""
-    shared = pl.col("user").str.contains(JOINER, literal=True).fill_null(value=False)
-    return last_rows(context).filter(pl.col("state").is_in(ALLOCATED) & (pl.col("gpu_share") == 1) & ~shared)
+    return last_rows(context).filter(pl.col("state").is_in(ALLOCATED) & (pl.col("gpu_share") == 1) & ~SEVERAL_HOLD)
 
 
 def _day(moment_ms: int, zone: tzinfo) -> date:

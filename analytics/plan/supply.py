@@ -12,6 +12,7 @@ import polars as pl
 
 from analytics.cards import card
 from analytics.inventory import UNKNOWN_MODEL, Device
+from analytics.ledger.usage import SEVERAL_HOLD
 from analytics.names import JOINER
 from analytics.plan.endings import Chance, Endings
 from analytics.states import ALLOCATED
@@ -150,9 +151,8 @@ def _supplies(
     context: Context, whole: pl.DataFrame, hosts: Mapping[Host, SupplyHost], freed: Mapping[str, Freed]
 ) -> tuple[Supply, ...]:
     """Return the supplies: a row per host, island and way of becoming free; by host, the first day first."""
-    shared = pl.col("user").str.contains(JOINER, literal=True).fill_null(value=False)
     groups: dict[tuple[Host, str | None, Freed], list[str]] = defaultdict(list)
-    for gpu, host in whole.filter(~shared).select("gpu", "host").iter_rows():
+    for gpu, host in whole.filter(~SEVERAL_HOLD).select("gpu", "host").iter_rows():
         if gpu in freed:
             device = context.inventory.device(gpu, host)
             place = (context.inventory.pool(gpu), context.inventory.model(gpu), host)

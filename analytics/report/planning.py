@@ -176,9 +176,7 @@ class Planning:
             else None,
             endings=calendar.of_scope(scope),
             calendar=calendar,
-            arrivals=tuple(
-                each for each in self.new_cards if scope.pool in (None, each.pool) and scope.model in (None, each.model)
-            )
+            arrivals=tuple(each for each in self.new_cards if scope.has_place(each.pool, each.model))
             if for_all
             else None,
             waits=own.waits.height,

@@ -11,7 +11,7 @@ from analytics.language.sentences import tr
 from analytics.ledger.day_processes import SERVER
 from analytics.workloads.commands import listed_now
 from analytics.workloads.model import Context, EvidenceValue, once_per_context
-from analytics.workloads.process_lists import NOTEBOOK_COMMAND, NOTEBOOK_POD, is_service
+from analytics.workloads.process_lists import COMMAND_LINE, IS_NOTEBOOK, is_service
 from analytics.workloads.processes import alive
 from analytics.workloads.window_end import allocations
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS
@@ -77,22 +77,13 @@ def process_kinds(context: Context) -> Mapping[str, str]:
     there = alive(context).filter(~is_service(), pl.col("state") == "held", listed)
     if there.is_empty():
         return {}
-    text = pl.concat_str(pl.col("command", "arguments").fill_null(""), separator=" ")
-    pod = pl.concat_str(pl.col("pod_labels", "job").fill_null(""), separator=" ")
     contained = pl.col("container_id").is_not_null() | pl.col("job").str.starts_with("pod:")
     # systemd's services and daemons have parent 1 from the start, as what a closed session left behind has later on
     orphan = (pl.col("parent_pid") == 1) & (pl.col("first_parent_pid") > 1)
-    orphan &= ~(contained | text.str.contains(SERVER)).fill_null(value=False)
+    orphan &= ~(contained | COMMAND_LINE.str.contains(SERVER)).fill_null(value=False)
     # a process that began later, or at an unknown time, may be of a run whose allocation is not known yet
     ended = (pl.col("job_end") <= context.until_ms - GRACE_MS) & (pl.col("started") < pl.col("job_end"))
-    kind = (
-        pl.when(ended.fill_null(value=False))
-        .then(0)
-        .when(orphan)
-        .then(1)
-        .when(text.str.contains(NOTEBOOK_COMMAND) | pod.str.contains(NOTEBOOK_POD))
-        .then(2)
-    )
+    kind = pl.when(ended.fill_null(value=False)).then(0).when(orphan).then(1).when(IS_NOTEBOOK).then(2)
     known = there.join(_job_ends(context), on="job", how="left").with_columns(kind=kind)
     by_gpu = known.group_by("gpu").agg(pl.col("kind").max(), alike=pl.col("kind").is_not_null().all())
     names = (ENDED, PARENT_GONE, NOTEBOOK)

@@ -320,8 +320,7 @@ def going_by(findings: Iterable[Finding]) -> frozenset[str]:
 
 def most_urgent_first(pools: Iterable[PoolDemand], scope: Scope) -> tuple[PoolDemand, ...]:
     """Return the pools of a scope: the pool that is likely to be full first comes first, pools without a forecast last."""
-    own = (pool for pool in pools if scope.pool in (None, pool.pool) and scope.model in (None, pool.model))
-    return tuple(sorted(own, key=_urgency))
+    return tuple(sorted((pool for pool in pools if scope.has_place(*pool.key)), key=_urgency))
 
 
 def _urgency(pool: PoolDemand) -> tuple[bool, date, date, PoolModel]:

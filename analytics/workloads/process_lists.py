@@ -51,9 +51,14 @@ def serves_only(command: str | None) -> bool:
     return command is not None and _SERVICE.fullmatch(command) is not None
 
 
-NOTEBOOK_COMMAND = r"(?i)ipykernel|jupyter|colab_kernel"
-NOTEBOOK_POD = r"(?i)singleuser-server|\"notebook-name\"|jupyter"
-"""Pattern of commands of notebooks, and of labels and names of their pods."""
+COMMAND_LINE = pl.concat_str(pl.col("command", "arguments").fill_null(""), separator=" ")
+"""Command and arguments of a row of `process_day`."""
+
+_POD = pl.concat_str(pl.col("pod_labels", "job").fill_null(""), separator=" ")
+IS_NOTEBOOK = COMMAND_LINE.str.contains(r"(?i)ipykernel|jupyter|colab_kernel") | _POD.str.contains(
+    r"(?i)singleuser-server|\"notebook-name\"|jupyter"
+)
+"""Whether a row of `process_day` is a notebook, by its command or by the labels and the name of its pod."""
 
 _NEXT_JOB = re.compile(r"\+(?=(?:slurm|pod|ray|allocation):)")
 _GROUP_LABELS = (

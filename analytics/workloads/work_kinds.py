@@ -6,7 +6,7 @@ import polars as pl
 
 from analytics.ledger.day_processes import SERVER
 from analytics.workloads.model import Context, once_per_context
-from analytics.workloads.process_lists import NOTEBOOK_COMMAND, NOTEBOOK_POD
+from analytics.workloads.process_lists import COMMAND_LINE, IS_NOTEBOOK
 from analytics.workloads.workloads import runs_with_workload
 
 SERVES, INTERACTIVE, BATCH, POD, PROCESS = "server", "notebook", "batch job", "pod", "process"
@@ -15,12 +15,9 @@ SERVES, INTERACTIVE, BATCH, POD, PROCESS = "server", "notebook", "batch job", "p
 @once_per_context
 def work_kinds(context: Context) -> pl.DataFrame:
     """Return `work` and `kind` of every workload: the kind of any of its user's processes on its GPUs, else of its starter: a queue, Kubernetes, or a person."""
-    text = pl.concat_str(pl.col("command", "arguments").fill_null(""), separator=" ")
-    pod = pl.concat_str(pl.col("pod_labels", "job").fill_null(""), separator=" ")
     listed = context.rollups.processes(context.since_ms).filter(pl.col("end") > context.since_ms)
     kinds = listed.group_by("host", "gpu", "user").agg(
-        serves=text.str.contains(SERVER).any(),
-        interactive=(text.str.contains(NOTEBOOK_COMMAND) | pod.str.contains(NOTEBOOK_POD)).any(),
+        serves=COMMAND_LINE.str.contains(SERVER).any(), interactive=IS_NOTEBOOK.any()
     )
     own = runs_with_workload(context).join(kinds, on=("host", "gpu", "user"), how="left")
     return own.group_by("work").agg(

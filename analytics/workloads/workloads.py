@@ -128,10 +128,7 @@ def with_demand(context: Context, found: pl.DataFrame, share: float = BUSY_SHARE
     measured = busy_percentiles(context, own, share).join(flows, on="run", how="left")
     bursts = pl.col("dram_ratio") * pl.col("util_pct")
     measured = measured.with_columns(dram_pct=pl.max_horizontal("dram_mean_pct", bursts))
-    highest = [
-        pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).max()).alias(name)
-        for name in ("util_pct", "sm_pct", "dram_pct")
-    ]
+    highest = map(_known, ("util_pct", "sm_pct", "dram_pct"))
     known = pl.col("util_known_ms", "sm_known_ms").sum()
     return found.join(measured.group_by("work").agg(*highest, known), on="work", how="left")
 
