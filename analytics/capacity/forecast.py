@@ -191,10 +191,7 @@ def lead_days(settings: Config) -> int:
 
 
 def outlook(series: DemandSeries, horizon_days: int, lead_days: int) -> PoolOutlook:
-    """Return the outlook of a series over a horizon.
-
-    `lead_days` are the days from order to use.
-    """
+    """Return the outlook of a series over a horizon. `lead_days` are the days from order to use."""
     found = forecast(series, horizon_days)
     return PoolOutlook(found, horizon_days, lead_days, None if found.fan is None else crossing(found.fan, series))
 

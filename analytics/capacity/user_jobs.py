@@ -78,10 +78,7 @@ class QuotaUse:
 
 
 def against_quota(segments: pl.DataFrame, quota_gpus: float, since_ms: int, until_ms: int) -> QuotaUse:
-    """Return the use of a quota.
-
-    `segments` are the ledger's rows of the quota's users, clipped to the window.
-    """
+    """Return the use of a quota. `segments` are the ledger's rows of the quota's users, clipped to the window."""
     rows = segments.filter(pl.col("state").is_in(ALLOCATED)).with_columns(of=pl.lit(0))
     # one more of no weight, so that hours without any count as none
     frame = pl.DataFrame({"of": [0], "time": [since_ms], "end": [until_ms], "gpu_share": [0.0]})

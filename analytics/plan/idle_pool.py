@@ -51,10 +51,7 @@ class Place:
 
 @dataclass(eq=False)
 class IdlePool:
-    """Idle GPUs per host and time step. Negative where more GPUs are taken than are idle.
-
-    An area is a set of hosts.
-    """
+    """Idle GPUs per host and time step. Negative where more GPUs are taken than are idle. An area is a set of hosts."""
 
     hosts: Sequence[str]
     width: int

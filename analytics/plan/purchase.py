@@ -174,10 +174,7 @@ def of_scope(found: Sequence[PoolPurchase], scope: Scope) -> tuple[PoolPurchase,
 def pool_purchases(
     curves: Sequence[NeedCurve], market: Market, powers: Mapping[PoolModel, Power], until_ms: int
 ) -> tuple[PoolPurchase, ...]:
-    """Return the purchase of each curve.
-
-    `powers` are `measured_powers`; weeks are counted back from `until_ms`.
-    """
+    """Return the purchase of each curve. `powers` are `measured_powers`; weeks are counted back from `until_ms`."""
     return tuple(_of_pool(each, market, powers.get((each.pool, each.model)), until_ms) for each in curves)
 
 
