@@ -49,7 +49,7 @@ class Scope:
         """Return the scope without team and user."""
         return Scope(self.pool, self.model)
 
-    def has_place(self, pool: str, model: str) -> bool:
+    def has_place(self, pool: str | None, model: str | None) -> bool:
         """Return whether these are the requested pool and the requested model."""
         return self.pool in (None, pool) and self.model in (None, model)
 
