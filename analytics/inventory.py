@@ -125,8 +125,7 @@ def simulated_text(simulated: int, gpus: int) -> str:
             "SIMULATED FLEET: none of these GPUs exists; the figures show what fallow does, not what a site wastes."
         )
     return tr_many(
-        "{number} of {gpus} GPUs is SIMULATED: its figures are no measurements.",
-        "{number} of {gpus} GPUs are SIMULATED: their figures are no measurements.",
+        "{number} of {gpus} GPUs {is|are} SIMULATED: {its|their} figures are no measurements.",
         simulated,
         gpus=Number(gpus),
     )

@@ -53,10 +53,10 @@ _IDS_A_LINE = 100
 """The number of finding ids in one line of the audit log."""
 
 _DONE = {
-    ACK: ("Acknowledged {number} finding", "Acknowledged {number} findings"),
-    SNOOZE: ("Snoozed {number} finding", "Snoozed {number} findings"),
-    REOPEN: ("Reopened {number} finding", "Reopened {number} findings"),
-    NOTE: ("Noted on {number} finding", "Noted on {number} findings"),
+    ACK: "Acknowledged {number} {finding|findings}",
+    SNOOZE: "Snoozed {number} {finding|findings}",
+    REOPEN: "Reopened {number} {finding|findings}",
+    NOTE: "Noted on {number} {finding|findings}",
 }
 
 
@@ -200,7 +200,7 @@ def _conflict_message(news: Sequence[Action]) -> SentenceList:
 
 def _done_message(wish: Wish, done: Sequence[Action], known: Mapping[str, Sequence[Action]]) -> SentenceList:
     """Return what was done and until when, and the actions of others at the same moment that came later and so decide."""
-    first = tr_many(*_DONE[wish.kind], len(done))
+    first = tr_many(_DONE[wish.kind], len(done))
     expires_ms = done[0].expires_ms
     if expires_ms is not None:
         first = tr("{what} until {moment}", what=first, moment=Moment(expires_ms))

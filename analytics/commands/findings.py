@@ -108,11 +108,7 @@ def _headline(given: VerbInputs, found: _Chosen) -> str:
         return worth(found.sums)
     if found.is_emptied:
         number = len(given.whole.review.findings)
-        return tr_many(
-            "The filters leave none of the {number} finding of this window.",
-            "The filters leave none of the {number} findings of this window.",
-            number,
-        )
+        return tr_many("The filters leave none of the {number} {finding|findings} of this window.", number)
     return _NONE
 
 
@@ -129,13 +125,11 @@ def _notes(given: VerbInputs, found: _Chosen) -> Iterator[str]:
     if low and not found.has_all:
         yield tr("{more}: --all", more=more_of_low(low))
     if hidden:
-        yield tr_many(
-            "{number} finding snoozed; --all shows them", "{number} findings snoozed; --all shows them", hidden
-        )
+        yield tr_many("{number} {finding|findings} snoozed; --all shows them", hidden)
 
 
 def _about(given: VerbInputs) -> Iterator[str]:
-    gpus = tr_many("{number} GPU", "{number} GPUs", given.part.summary.totals.gpus)
+    gpus = tr_many("{number} {GPU|GPUs}", given.part.summary.totals.gpus)
     yield tr("{label}: {value}", label=tr("fleet"), value=gpus)
     yield waiting(waiting_rules(given.whole.review.context))
 

@@ -76,8 +76,8 @@ def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
 
 def _about(given: VerbInputs) -> Iterator[str]:
     found, heading = given.report.ledger, given.report.heading
-    gpus = tr_many("{number} GPU", "{number} GPUs", heading.gpus)
-    hosts = tr_many("{number} host", "{number} hosts", heading.hosts)
+    gpus = tr_many("{number} {GPU|GPUs}", heading.gpus)
+    hosts = tr_many("{number} {host|hosts}", heading.hosts)
     fleet = tr("{gpus} on {hosts}", gpus=gpus, hosts=hosts)
     yield tr("{label}: {value}", label=tr("fleet"), value=fleet)
     yield tr("{label}: {value}", label=tr("observed"), value=observed(found))
@@ -88,8 +88,7 @@ def _about(given: VerbInputs) -> Iterator[str]:
         )
     if found.summary.stopped_gpus:
         yield tr_many(
-            "{number} GPU stopped reporting before the end: the time after that is in no sum",
-            "{number} GPUs stopped reporting before the end: the time after that is in no sum",
+            "{number} {GPU|GPUs} stopped reporting before the end: the time after that is in no sum",
             found.summary.stopped_gpus,
         )
 

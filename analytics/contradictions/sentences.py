@@ -25,8 +25,7 @@ _SOURCES = {"scraped": tr("scraped"), "import": tr("imported")}
 def contradiction_sentence(kind: str, source: str | None, gpus: int, span_ms: int, example: str) -> Sentence:
     """Return the time of one kind of contradiction from one `util_source`, with an example."""
     return tr_many(
-        "{hours} GPU-hours of {number} GPU ({source}) with {what} (such as {example})",
-        "{hours} GPU-hours of {number} GPUs ({source}) with {what} (such as {example})",
+        "{hours} GPU-hours of {number} {GPU|GPUs} ({source}) with {what} (such as {example})",
         gpus,
         hours=GpuHours(span_ms),
         source=_SOURCES.get(source or "", tr("from the agent")),

@@ -94,7 +94,7 @@ def _requests(report: Report) -> Iterator[Sentence]:
     found = report.recommendations
     currency = found.waste.currency
     going = sum(len(each.gpus_now) for each in found.ranked if each.action == "return")
-    give = tr_many("Release {number} GPU", "Release {number} GPUs", going)
+    give = tr_many("Release {number} {GPU|GPUs}", going)
     value, back = found.value, found.value_of_return
     if back is not None and back.cash is not None and back.cash.point:
         cash = a_year(back.cash.point, currency)
@@ -131,9 +131,7 @@ def _title(report: Report, week: Week) -> Sentence:
 def _brief(report: Report, week: Week, language: Language) -> Brief:
     ranked = report.recommendations.ranked
     rest = len(ranked) - _TOP
-    more = tr_many(
-        "and {number} more recommendation in the report", "and {number} more recommendations in the report", rest
-    )
+    more = tr_many("and {number} more {recommendation|recommendations} in the report", rest)
     return Brief(
         title=language.translate(_title(report, week)),
         window=_window(report, language),

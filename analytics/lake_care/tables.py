@@ -65,13 +65,7 @@ def _notes(size: Size) -> list[str]:
             )
         )
     if size.whole.removable_files:
-        notes.append(
-            tr_many(
-                "Compaction would remove {number} file.",
-                "Compaction would remove {number} files.",
-                size.whole.removable_files,
-            )
-        )
+        notes.append(tr_many("Compaction would remove {number} {file|files}.", size.whole.removable_files))
     return notes
 
 
@@ -86,22 +80,15 @@ def whole_size(size: Size) -> Table:
 
 def files_left_out(files: int, found: Sequence[LeftOut]) -> Table:
     """Return the files that readers leave out, and why."""
-    none = tr_many("{number} file, none left out.", "{number} files, none left out.", files)
-    some = tr_many(
-        "{number} file, {left_out} left out.",
-        "{number} files, {left_out} left out.",
-        files,
-        left_out=Number(len(found)),
-    )
+    none = tr_many("{number} {file|files}, none left out.", files)
+    some = tr_many("{number} {file|files}, {left_out} left out.", files, left_out=Number(len(found)))
     return _faults("left_out", tr("Files that readers leave out"), some if found else none, found, "all")
 
 
 def unclaimed_files(found: Sequence[LeftOut]) -> Table:
     """Return the files whose installation never claimed their host."""
     headline = tr_many(
-        "{number} file of an installation that never claimed the host.",
-        "{number} files of installations that never claimed their host.",
-        len(found),
+        "{number} {file|files} of {an installation|installations} that never claimed {the|their} host.", len(found)
     )
     return _faults("unclaimed", tr("Files of unknown origin"), headline, found, "all" if found else "programs")
 
@@ -128,8 +115,7 @@ def file_faults(found: Sequence[FileFault]) -> Table:
     headline = tr("No two files overlap or contradict each other.")
     if to_repair := sum(each.kind != "two_writers" for each in found):
         headline = tr_many(
-            "{number} fault between files: `fallow lake repair` repairs it once the files are old enough.",
-            "{number} faults between files: `fallow lake repair` repairs them once the files are old enough.",
+            "{number} {fault|faults} between files: `fallow lake repair` repairs {it|them} once the files are old enough.",
             to_repair,
         )
     elif found:

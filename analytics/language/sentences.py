@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import cache
 
 from analytics.language.language import Sentence, Value
 from analytics.language.quantities import Number
+
+_FORM = r"((?:[^{}|]|\{\w+\})*)"
+_EITHER = re.compile(rf"\{{{_FORM}\|{_FORM}\}}")
+"""Two forms in braces, which may have names in braces themselves."""
 
 
 def tr(template: str, **values: Value) -> Sentence:
@@ -16,9 +22,19 @@ def tr(template: str, **values: Value) -> Sentence:
     return Sentence(template, _written(values))
 
 
-def tr_many(one: str, many: str, number: int, **values: Value) -> Sentence:
-    """Return the singular or plural form for the number, which both forms have as `{number}`."""
+def tr_many(template: str, number: int, **values: Value) -> Sentence:
+    """Return the singular or plural form for the number, which the template has as `{number}`.
+
+    Words that differ are side by side in braces: `{number} {job waits|jobs wait} for {gpus} GPUs`.
+    """
+    one, many = both_forms(template)
     return Sentence(one, _written({"number": number} | values), number, many)
+
+
+@cache
+def both_forms(template: str) -> tuple[str, str]:
+    """Return the singular and the plural form of a template: the keys of catalogues."""
+    return _EITHER.sub(r"\1", template), _EITHER.sub(r"\2", template)
 
 
 def _written(values: Mapping[str, Value]) -> dict[str, Value]:

@@ -21,19 +21,19 @@ from fallow.quarantine import LeftOut
 
 
 def gpus_of(number: int) -> Sentence:
-    return tr_many("{number} GPU", "{number} GPUs", number)
+    return tr_many("{number} {GPU|GPUs}", number)
 
 
 def hosts_of(number: int) -> Sentence:
-    return tr_many("{number} host", "{number} hosts", number)
+    return tr_many("{number} {host|hosts}", number)
 
 
 def allocations_of(number: int) -> Sentence:
-    return tr_many("{number} allocation", "{number} allocations", number)
+    return tr_many("{number} {allocation|allocations}", number)
 
 
 def rows_of(number: int) -> Sentence:
-    return tr_many("{number} row", "{number} rows", number)
+    return tr_many("{number} {row|rows}", number)
 
 
 class Stamp(Moment):
@@ -122,11 +122,11 @@ class QualityCheck(Protocol):
 
 
 _MORE = {
-    "GPU": ("{number} more GPU", "{number} more GPUs"),
-    "host": ("{number} more host", "{number} more hosts"),
-    "allocation": ("{number} more allocation", "{number} more allocations"),
-    "day": ("{number} more day", "{number} more days"),
-    "model": ("{number} more model", "{number} more models"),
+    "GPU": "{number} more {GPU|GPUs}",
+    "host": "{number} more {host|hosts}",
+    "allocation": "{number} more {allocation|allocations}",
+    "day": "{number} more {day|days}",
+    "model": "{number} more {model|models}",
 }
 
 
@@ -134,5 +134,5 @@ def named(names: Sequence[str], thing: str, number: int | None = None) -> str:
     """Return `a, b and c`, or `a, b, c, d, e and 3 more hosts` of a number in all; things are those of `_MORE`."""
     shown = list(names[:MOST_NAMED])
     unnamed = (len(names) if number is None else number) - len(shown)
-    last = tr_many(*_MORE[thing], unnamed) if unnamed else shown.pop()
+    last = tr_many(_MORE[thing], unnamed) if unnamed else shown.pop()
     return tr("{names} and {last}", names=SentenceList(shown, ", "), last=last) if shown else last

@@ -205,15 +205,8 @@ _LITTLE = (*IDLE_ALLOCATED, "low")
 def _pause_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
     number, days = int(known["past_gap_count"]), known.get("past_gaps_p95_days")
     if days is None:
-        return [tr_many("{number} past pause", "{number} past pauses", number)]
-    return [
-        tr_many(
-            "{number} past pause of {days} days",
-            "{number} past pauses, 95 % of them at most {days} days",
-            number,
-            days=Number(days, 1),
-        )
-    ]
+        return [tr_many("{number} past {pause|pauses}", number)]
+    return [tr_many("{number} past {pause of|pauses, 95 % of them at most} {days} days", number, days=Number(days, 1))]
 
 
 def _project_words(known: Mapping[str, Any], _: Finding) -> list[Sentence]:
@@ -259,7 +252,7 @@ ENDING = Rule(
         label("active_gpu_hours_a_day_before", "{value} per day before"),
         label("days_since_a_process_began", "no process started for {value} days"),
         Label(("project_end", "days_until_project_end"), _project_words),
-        counted("gpus_still_theirs", "the user still has {number} GPU", "the user still has {number} GPUs"),
+        counted("gpus_still_theirs", "the user still has {number} {GPU|GPUs}"),
         label("gpus_idle_now", "{value} GPUs idle now"),
     ),
     find=ending_findings,

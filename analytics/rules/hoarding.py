@@ -94,7 +94,7 @@ HOARDING = Rule(
         label("allocated_at_once_q95_gpus", "at most {value} GPUs allocated at once in 95 % of the hours", whole_gpus),
         label("used_at_once_q95_gpus", "at most {value} GPUs active at once in 95 % of the hours", whole_gpus),
         label("allocated_gpu_hours", "{value} GPU-hours allocated"),
-        counted("hosts", "on {number} host", "on {number} hosts"),
+        counted("hosts", "on {number} {host|hosts}"),
     ),
     find=hoarding_findings,
 )

@@ -156,11 +156,7 @@ def _some_of(context: Context, unseen: int, candidates: int, owner: Mapping[str,
         finding,
         sentence=finding.sentence
         if share == 1
-        else tr_many(
-            "of which {number} was never used while other GPUs of the same job were used",
-            "of which {number} were never used while other GPUs of the same job were used",
-            unseen,
-        ),
+        else tr_many("of which {number} {was|were} never used while other GPUs of the same job were used", unseen),
         **owner,
         gpu_ms=share * finding.gpu_ms,
         # their energy may differ, and cards of one model cost the same

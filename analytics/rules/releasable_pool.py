@@ -164,9 +164,4 @@ def _numbers(pool: PoolDemand, release: Release) -> dict[str, EvidenceValue]:
 
 def _whole_hosts(release: Release) -> Sentence:
     hosts = release.whole_hosts
-    return tr_many(
-        "{number} whole host can be released: {hosts}",
-        "{number} whole hosts can be released: {hosts}",
-        len(hosts),
-        hosts=", ".join(hosts),
-    )
+    return tr_many("{number} whole {host|hosts} can be released: {hosts}", len(hosts), hosts=", ".join(hosts))

@@ -87,14 +87,13 @@ SLOW_UPTAKE = Rule(
         "added": f"first seen more than {START_MS // HOUR_MS} h after the lake's first row (what was there from the start is not new)",
     },
     labels=(
-        counted("gpus_added", "{number} GPU added", "{number} GPUs added"),
+        counted("gpus_added", "{number} {GPU|GPUs} added"),
         label("gpus_slow", "{value} GPUs slowly taken into use"),
         label("gpus_without_any_use", "{value} GPUs never used"),
         label("first_use_after_h", "first use within {value} h"),
         counted(
             "ramp_after_days",
-            "half of the fleet's mean activity reached within {number} day",
-            "half of the fleet's mean activity reached within {number} days",
+            "half of the fleet's mean activity reached within {number} {day|days}",
         ),
         label("days_since_added", "added {value} days ago"),
         label("active_share_since", "busy for {value} of the time since", Share),

@@ -129,7 +129,7 @@ STALLS = Rule(
         "work": f"mean utilization of {WORK_FROM_PCT:g} % or more in between (training, not requests)",
     },
     labels=(
-        counted("stall_count", "{number} stall", "{number} stalls"),
+        counted("stall_count", "{number} {stall|stalls}"),
         label("stall_mean_s", "mean length {value} s"),
         label("period_mean_min", "one every {value} min"),
         varying("period_cv", "intervals vary by less than {share}", "intervals vary by {share}"),

@@ -56,15 +56,12 @@ def allocation_list(found: Sequence[ListedAllocation], window: Window, measured_
     running = sum(each.end is None for each in found)
     shares = sum(each.gpu_share_ratio is not None for each in found)
     to_come = sum(each.end is not None and each.end > measured_ms for each in found)
-    size = tr_many(
-        "{number} allocation, {hours} GPU-hours", "{number} allocations, {hours} GPU-hours", len(found), hours=spent
-    )
+    size = tr_many("{number} {allocation|allocations}, {hours} GPU-hours", len(found), hours=spent)
     notes = [
         *(
             [
                 tr_many(
-                    "{number} allocation is still running: its GPU-hours count up to {until}.",
-                    "{number} allocations are still running: their GPU-hours count up to {until}.",
+                    "{number} {allocation is|allocations are} still running: {its|their} GPU-hours count up to {until}.",
                     running,
                     until=until,
                 )
@@ -75,8 +72,7 @@ def allocation_list(found: Sequence[ListedAllocation], window: Window, measured_
         *(
             [
                 tr_many(
-                    "{number} allocation ends after the newest sample: its GPU-hours count up to {until}.",
-                    "{number} allocations end after the newest sample: their GPU-hours count up to {until}.",
+                    "{number} {allocation ends|allocations end} after the newest sample: {its|their} GPU-hours count up to {until}.",
                     to_come,
                     until=until,
                 )
@@ -87,8 +83,7 @@ def allocation_list(found: Sequence[ListedAllocation], window: Window, measured_
         *(
             [
                 tr_many(
-                    "{number} allocation has a share of its GPUs: its GPU-hours count that share.",
-                    "{number} allocations have a share of their GPUs: their GPU-hours count that share.",
+                    "{number} {allocation has|allocations have} a share of {its|their} GPUs: {its|their} GPU-hours count that share.",
                     shares,
                 )
             ]
@@ -190,11 +185,7 @@ def allocation_sums(found: Sequence[ListedAllocation], group: str) -> Table | No
         "Utilization is the last reading of each task, and at most the highest one: not an average over time. No such figure is in the ledger."
     )
     unknown = sum(each.gpu_ms is None for each in found)
-    of_unknown_size = tr_many(
-        "{number} allocation of unknown size is not in the sums.",
-        "{number} allocations of unknown size are not in the sums.",
-        unknown,
-    )
+    of_unknown_size = tr_many("{number} {allocation|allocations} of unknown size {is|are} not in the sums.", unknown)
     people: Literal["all", "programs"] = "all" if accounted_ms else "programs"
     return Table(
         name=f"allocations_{group}",
@@ -231,15 +222,13 @@ def request_list(found: Sequence[ListedRequest]) -> Table | None:
     gpus = Number(sum(each.gpus * each.tasks for each in waiting if each.gpus is not None))
     unknown = sum(each.tasks for each in waiting if each.gpus is None)
     withdrawn = sum(each.tasks for each in found) - jobs
-    parts = [tr_many("{number} job waits for {gpus} GPUs", "{number} jobs wait for {gpus} GPUs", jobs, gpus=gpus)]
+    parts = [tr_many("{number} {job waits|jobs wait} for {gpus} GPUs", jobs, gpus=gpus)]
     if unknown:
-        parts.append(tr_many("{number} of unknown size", "{number} of unknown size", unknown))
+        parts.append(tr_many("{number} of unknown size", unknown))
     if waiting:
         parts.append(tr("as of {moment} at the latest", moment=Moment(max(each.as_of for each in waiting))))
     if withdrawn:
-        parts.append(
-            tr_many("{number} was withdrawn without any GPU", "{number} were withdrawn without any GPU", withdrawn)
-        )
+        parts.append(tr_many("{number} {was|were} withdrawn without any GPU", withdrawn))
     return Table(
         name="requests",
         title=tr("Requests without GPUs"),
@@ -324,8 +313,7 @@ def _without_telemetry(checked: Checked) -> Table:
         "gpu_ms", "allocation_id", "host", descending=[True, False, False], nulls_last=True
     ).to_dicts()
     headline = tr_many(
-        "{hours} GPU-hours in {number} allocation.",
-        "{hours} GPU-hours in {number} allocations.",
+        "{hours} GPU-hours in {number} {allocation|allocations}.",
         unseen.select("scheduler", "allocation_id").unique().height,
         hours=GpuHours(int(unseen["gpu_ms"].sum())),
     )
@@ -383,25 +371,19 @@ def _oversized(checked: Checked) -> Table:
     if checked.running and checked.as_of_ms is not None and checked.as_of_ms < checked.until_ms:
         notes.append(
             tr_many(
-                "{number} imported allocation was running at the last import ({moment}) and counts as still running: import again.",
-                "{number} imported allocations were running at the last import ({moment}) and count as still running: import again.",
+                "{number} imported {allocation was|allocations were} running at the last import ({moment}) and {counts|count} as still running: import again.",
                 checked.running,
                 moment=Moment(checked.as_of_ms),
             )
         )
-    headline = tr_many(
-        "{number} allocation of more GPUs than its host has.",
-        "{number} allocations of more GPUs than their host has.",
-        len(rows),
-    )
+    headline = tr_many("{number} {allocation|allocations} of more GPUs than {its|their} host has.", len(rows))
     table = _found("oversized", tr("Allocations larger than their host"), headline, columns, rows)
     return replace(table, notes=tuple(notes))
 
 
 def _overlapping(checked: Checked) -> Table:
     headline = tr_many(
-        "{number} GPU has several allocations at once: it is shared, or a record is wrong.",
-        "{number} GPUs have several allocations at once: they are shared, or a record is wrong.",
+        "{number} {GPU has|GPUs have} several allocations at once: {it is|they are} shared, or a record is wrong.",
         checked.overlapping["gpu"].n_unique(),
     )
     columns = (

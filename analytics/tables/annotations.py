@@ -34,7 +34,7 @@ def annotation_list(found: Sequence[Annotation]) -> Table:
         name="annotations",
         title=tr("Annotations"),
         question=tr("What happened, and when?"),
-        headline=tr_many("{number} annotation.", "{number} annotations.", len(found))
+        headline=tr_many("{number} {annotation|annotations}.", len(found))
         if found
         else tr("No annotation exists yet."),
         columns=(

@@ -128,8 +128,7 @@ def _headline(known: pl.DataFrame) -> str:
         return tr("No workload has both a known memory and a known activity.")
     candidates = known.filter(pl.col("kind").is_in(LESS))
     return tr_many(
-        "{number} of {all} workloads needs less than its card: {hours} of {total} GPU-hours.",
-        "{number} of {all} workloads need less than their cards: {hours} of {total} GPU-hours.",
+        "{number} of {all} workloads {needs|need} less than {its card|their cards}: {hours} of {total} GPU-hours.",
         candidates.height,
         all=known.height,
         hours=GpuHours(float(candidates["gpu_ms"].sum())),
@@ -142,15 +141,10 @@ def _notes(found: pl.DataFrame, known: pl.DataFrame) -> Iterator[str]:
     no_memory = found.filter(pl.col("peak_bytes").is_null()).height
     idle = found.filter(pl.col("peak_bytes").is_not_null() & pl.col("busy_pct").is_null()).height
     if no_memory:
-        yield tr_many(
-            "The chart leaves out {number} workload whose memory is not known.",
-            "The chart leaves out {number} workloads whose memory is not known.",
-            no_memory,
-        )
+        yield tr_many("The chart leaves out {number} {workload|workloads} whose memory is not known.", no_memory)
     if idle:
         yield tr_many(
-            "The chart leaves out {number} workload: no full hour has more than mean values of its activity.",
-            "The chart leaves out {number} workloads: no full hour has more than mean values of their activity.",
+            "The chart leaves out {number} {workload|workloads}: no full hour has more than mean values of {its|their} activity.",
             idle,
         )
     if known.height > _DRAWN:

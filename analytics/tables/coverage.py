@@ -108,11 +108,7 @@ def silent_hosts(seen: Seen) -> Table:
         name="silent",
         title=tr("Silent hosts"),
         question=tr("Which hosts were not observed up to the end of the window?"),
-        headline=tr_many(
-            "{number} host stopped reporting; no sum includes the time after that.",
-            "{number} hosts stopped reporting; no sum includes the time after that.",
-            len(found),
-        )
+        headline=tr_many("{number} {host|hosts} stopped reporting; no sum includes the time after that.", len(found))
         if found
         else tr("All hosts were observed up to the end of the window."),
         columns=(

@@ -62,10 +62,9 @@ def demand_curve(report: Report) -> Table:
 
 def _notes(report: Report, hours: pl.DataFrame) -> Iterator[str]:
     unseen = hours.filter(hours["unknown"] > 0).height
-    yield tr_many("{number} whole hour of the window.", "{number} whole hours of the window.", hours.height)
+    yield tr_many("{number} whole {hour|hours} of the window.", hours.height)
     if unseen:
         yield tr_many(
-            "In {number} of these hours, some GPUs were not observed. The band shows the demand if they were needed.",
             "In {number} of these hours, some GPUs were not observed. The band shows the demand if they were needed.",
             unseen,
         )

@@ -29,15 +29,9 @@ def evaluation_tables(found: Evaluation) -> tuple[Table, ...]:
 def _coverage(found: Evaluation) -> Table:
     labels, states = found.labels, found.states
     lines = [
+        tr_many("{judged} of {number} {finding has|findings have} a label", found.findings, judged=found.judged),
         tr_many(
-            "{judged} of {number} finding has a label",
-            "{judged} of {number} findings have a label",
-            found.findings,
-            judged=found.judged,
-        ),
-        tr_many(
-            "{judged} of {number} GPU to reclaim has a label",
-            "{judged} of {number} GPUs to reclaim have a label",
+            "{judged} of {number} {GPU|GPUs} to reclaim {has|have} a label",
             found.takeable.gpus,
             judged=found.takeable.takeable.judged,
         ),
@@ -53,21 +47,20 @@ def _coverage(found: Evaluation) -> Table:
         names = ", ".join(plain(name) for name in labels.strangers[:_NAMED])
         lines.append(
             tr_many(
-                "{number} GPU of the labels is not in the lake: {names}",
-                "{number} GPUs of the labels are not in the lake, such as {names}",
+                "{number} {GPU|GPUs} of the labels {is|are} not in the {lake:|lake, such as} {names}",
                 len(labels.strangers),
                 names=names,
             )
         )
-    windows = tr_many("{number} window", "{number} windows", found.windows)
+    windows = tr_many("{number} {window|windows}", found.windows)
     return Table(
         name="labels",
         title=tr("How much do the labels cover?"),
         question=tr("What share of the conclusions can these labels judge?"),
         headline=tr(
             "{lines} over {gpus}; {windows} from {since} to {until}.",
-            lines=tr_many("{number} label", "{number} labels", labels.lines),
-            gpus=tr_many("{number} GPU", "{number} GPUs", labels.gpus),
+            lines=tr_many("{number} {label|labels}", labels.lines),
+            gpus=tr_many("{number} {GPU|GPUs}", labels.gpus),
             windows=windows,
             since=Moment(found.since_ms),
             until=Moment(found.until_ms),
@@ -114,9 +107,7 @@ def _headline(total: Proportion) -> str:
 def _unwatched(found: Evaluation) -> Iterator[str]:
     if number := sum(each.unwatched for each in found.rules):
         yield tr_many(
-            "{number} GPU that a rule should find was not observed long enough to be judged.",
-            "{number} GPUs that a rule should find were not observed long enough to be judged.",
-            number,
+            "{number} {GPU|GPUs} that a rule should find {was|were} not observed long enough to be judged.", number
         )
 
 

@@ -36,9 +36,7 @@ def evidence_folds(found: Recommendations, review: ScopedReview) -> Table | None
         name="evidence",
         title=tr("Evidence of each recommendation"),
         question=tr("What is the evidence for each recommendation, and how certain is it?"),
-        headline=tr_many(
-            "{number} recommendation with its evidence.", "{number} recommendations with their evidence.", len(listed)
-        ),
+        headline=tr_many("{number} {recommendation|recommendations} with {its|their} evidence.", len(listed)),
         folds=tuple(_folds(listed, review)),
         wide=True,
     )

@@ -41,8 +41,8 @@ SILENT_HOSTS, _VERSION = tr("silent hosts"), tr("created by")
 def facts(heading: Heading, ledger: LedgerFigures, language: Language) -> list[tuple[str, str]]:
     """Return window, coverage, thresholds, prices and version, by label; without data only the facts that still hold."""
     settings, seen, money = heading.settings, ledger.seen, ledger.money
-    gpus = tr_many("{number} GPU", "{number} GPUs", heading.gpus)
-    hosts = tr_many("{number} host", "{number} hosts", heading.hosts)
+    gpus = tr_many("{number} {GPU|GPUs}", heading.gpus)
+    hosts = tr_many("{number} {host|hosts}", heading.hosts)
     found: dict[str, str] = {
         tr("window"): _window(heading, seen),
         tr("time zone"): str(heading.zone),
@@ -104,7 +104,7 @@ def _silent(hosts: Sequence[Silent]) -> str:
 def silent_host_names(hosts: Sequence[Silent]) -> SentenceList:
     """Return the first silent hosts, since when each is silent, and the number of the others."""
     more = len(hosts) - _NAMED
-    rest = [tr_many("and {number} more host", "and {number} more hosts", more)] if more > 0 else []
+    rest = [tr_many("and {number} more {host|hosts}", more)] if more > 0 else []
     return SentenceList([*map(_since, hosts[:_NAMED]), *rest], ", ")
 
 
@@ -112,7 +112,7 @@ def _since(silent: Silent) -> str:
     host, moment = plain(silent.host), Moment(silent.since_ms)
     if silent.whole_host:
         return tr("{host} since {moment}", host=host, moment=moment)
-    gpus = tr_many("{number} GPU", "{number} GPUs", silent.gpus)
+    gpus = tr_many("{number} {GPU|GPUs}", silent.gpus)
     return tr("{gpus} of {host} since {moment}", gpus=gpus, host=host, moment=moment)
 
 

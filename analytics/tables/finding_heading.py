@@ -39,11 +39,7 @@ def label_of_wanted(finding: Finding) -> Sentence:
 
 def more_of_low(number: int) -> Sentence:
     """Return how many findings of low confidence are not listed."""
-    return tr_many(
-        "{number} finding of low confidence is not listed",
-        "{number} findings of low confidence are not listed",
-        number,
-    )
+    return tr_many("{number} {finding|findings} of low confidence {is|are} not listed", number)
 
 
 def cost_of(finding: Finding) -> Sentence:

@@ -158,21 +158,16 @@ REVERSALS = record_column(
 
 def worth(sums: FindingTotals) -> Sentence:
     """Return the totals of the findings; each GPU counts once."""
-    parts: list[str] = [tr_many("{number} finding", "{number} findings", sums.findings)]
+    parts: list[str] = [tr_many("{number} {finding|findings}", sums.findings)]
     if sums.gpus_to_take:
         sure = Number(sums.gpus_to_take_surely)
         parts.append(
-            tr_many(
-                "{number} GPU to free, {sure} of them with high confidence",
-                "{number} GPUs to free, {sure} of them with high confidence",
-                sums.gpus_to_take,
-                sure=sure,
-            )
+            tr_many("{number} {GPU|GPUs} to free, {sure} of them with high confidence", sums.gpus_to_take, sure=sure)
         )
     else:
         parts.append(tr("no GPU to free"))
     if 0 < sums.unpriced < sums.findings:
-        parts.append(tr_many("{number} finding without a price", "{number} findings without a price", sums.unpriced))
+        parts.append(tr_many("{number} {finding|findings} without a price", sums.unpriced))
     if sums.gpus_to_take:
         parts.append(tr("`fallow recommendations` shows how many of them the pools can release"))
     return tr("{sentence}.", sentence=SentenceList(parts, "; "))
@@ -180,10 +175,9 @@ def worth(sums: FindingTotals) -> Sentence:
 
 def _left_out(findings: Sequence[Finding], shown: Sequence[Finding]) -> Sentence:
     rest = len(to_take(findings) - to_take(shown))
-    gpus = tr_many("{number} more GPU", "{number} more GPUs", rest) if rest else tr("no more GPU")
+    gpus = tr_many("{number} more {GPU|GPUs}", rest) if rest else tr("no more GPU")
     return tr_many(
-        "and {number} more finding with {gpus} to reclaim; `fallow findings` lists all",
-        "and {number} more findings with {gpus} to reclaim; `fallow findings` lists all",
+        "and {number} more {finding|findings} with {gpus} to reclaim; `fallow findings` lists all",
         len(findings) - len(shown),
         gpus=gpus,
     )
@@ -287,12 +281,7 @@ def _facts(finding: Finding, inventory: Inventory, most: int | None) -> Iterator
     if own and others:
         yield (
             tr("also observed on"),
-            tr_many(
-                "{number} more GPU, in use or released since: {names}",
-                "{number} more GPUs, in use or released since: {names}",
-                len(others),
-                names=named,
-            ),
+            tr_many("{number} more {GPU|GPUs}, in use or released since: {names}", len(others), names=named),
         )
     yield tr("rule"), finding.rule
     yield tr("status"), tr(finding.status)
@@ -348,8 +337,7 @@ def closed_by_rule(gone: Sequence[Finding]) -> Iterator[Sentence]:
         if rules:
             each = [tr("{rule} {number}", rule=rule, number=number) for rule, number in rules.most_common()]
             yield tr_many(
-                "{number} finding {status} since last week: {rules}",
-                "{number} findings {status} since last week: {rules}",
+                "{number} {finding|findings} {status} since last week: {rules}",
                 rules.total(),
                 status=tr(status),
                 rules=SentenceList(each, ", "),

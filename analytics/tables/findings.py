@@ -48,9 +48,7 @@ def notified(review: ScopedReview, finding: Finding) -> str:
     sent = [each for each in review.actions.get(finding.finding_id, ()) if each.kind == "notify"]
     if not sent:
         return tr("never")
-    return tr_many(
-        "{number} time, last on {day}", "{number} times, last on {day}", len(sent), day=Day(sent[-1].time_ms)
-    )
+    return tr_many("{number} {time|times}, last on {day}", len(sent), day=Day(sent[-1].time_ms))
 
 
 def notes(review: ScopedReview, finding: Finding) -> tuple[str, ...]:
@@ -96,7 +94,7 @@ def gone(review: ScopedReview) -> Table:
 def snoozed(review: ScopedReview) -> Table:
     """Return the snoozed findings: by which person, until when and why."""
     own = review.snoozed
-    hidden = tr_many("{number} finding is snoozed.", "{number} findings are snoozed.", len(own))
+    hidden = tr_many("{number} {finding is|findings are} snoozed.", len(own))
     return _apart(
         review,
         "snoozed",
@@ -152,7 +150,7 @@ def _apart(
         ),
         rows=tuple(own),
         shown=_LISTED,
-        rest=tr_many("and {number} more finding", "and {number} more findings", len(own) - _LISTED),
+        rest=tr_many("and {number} more {finding|findings}", len(own) - _LISTED),
         wide=True,
         terms=terms,
     )
@@ -167,7 +165,7 @@ def findings_about(
         name=name,
         title=title,
         question=question,
-        headline=tr_many("{number} finding in this window.", "{number} findings in this window.", len(found))
+        headline=tr_many("{number} {finding|findings} in this window.", len(found))
         if found
         else tr("No finding in this window."),
         columns=(
@@ -268,11 +266,7 @@ def all_findings(review: ScopedReview) -> Table:
 def confidence_words(finding: Finding) -> str:
     """Return the confidence and the number of failed conditions: `medium, 1 condition not met`."""
     grade, failed = tr(finding.confidence.grade), len(finding.confidence.failed)
-    return (
-        tr_many("{grade}, {number} condition not met", "{grade}, {number} conditions not met", failed, grade=grade)
-        if failed
-        else grade
-    )
+    return tr_many("{grade}, {number} {condition|conditions} not met", failed, grade=grade) if failed else grade
 
 
 def whose(finding: Finding) -> str:
@@ -313,8 +307,7 @@ def reversals_text(found: Reversals) -> Sentence:
         return tr("{sentence} ({number} not observed since)", sentence=none, number=unseen) if unseen else none
     low, high = found.total.interval
     judged = tr_many(
-        "reversals: of {number} finding up to {until}, {wrong} ({rate}; {low} to {high} at 90 %): {grades}",
-        "reversals: of {number} findings up to {until}, {wrong} ({rate}; {low} to {high} at 90 %): {grades}",
+        "reversals: of {number} {finding|findings} up to {until}, {wrong} ({rate}; {low} to {high} at 90 %): {grades}",
         found.n,
         until=until,
         wrong=_wrong(found),
@@ -330,8 +323,7 @@ def reversals_text(found: Reversals) -> Sentence:
 
 def _wrong(found: Reversals) -> Sentence:
     return tr_many(
-        "{number} was wrong within {horizon}",
-        "{number} were wrong within {horizon}",
+        "{number} {was|were} wrong within {horizon}",
         found.total.wrong,
         horizon=Span(found.horizon_ms - found.horizon_ms % HOUR_MS),
     )

@@ -85,11 +85,7 @@ def _headline(found: Sequence[Gang]) -> str:
     startable = [each for each in found if each.now]
     if not startable:
         return tr("No job could start at the end of the window, because no GPU was unallocated.")
-    now = tr_many(
-        "A job of at most {number} GPU could start now",
-        "A job of at most {number} GPUs could start now",
-        startable[-1].size,
-    )
+    now = tr_many("A job of at most {number} {GPU|GPUs} could start now", startable[-1].size)
     gaps = [
         (each.free_share - each.start_share, each)
         for each in found

@@ -80,7 +80,7 @@ def goal_columns(currency: str = "") -> tuple[Column, ...]:
 
 def _headline(found: Sequence[GoalProgress]) -> str:
     counted = Counter(each.course for each in found)
-    many = tr_many("{number} goal", "{number} goals", len(found))
+    many = tr_many("{number} {goal|goals}", len(found))
     sentences = [
         tr("{number} {course}", number=counted[each], course=_COURSES[each]) for each in _SHORT if counted[each]
     ]

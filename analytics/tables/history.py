@@ -98,7 +98,7 @@ def who_had_it(_: Report, subject: Subject) -> Table:
         name="stays",
         title=tr("Users"),
         question=tr("Who used it or had it allocated in the window? GPU-hours by state."),
-        headline=_counted(tr_many("{number} period of use", "{number} periods of use", found.height), found.height)
+        headline=_counted(tr_many("{number} {period|periods} of use", found.height), found.height)
         if found.height
         else tr("No user had it in this window."),
         columns=(
@@ -149,7 +149,7 @@ def processes(report: Report, subject: Subject) -> Table:
         name="processes",
         title=tr("Processes"),
         question=tr("What ran on it, and how much of its memory did it take?"),
-        headline=_counted(tr_many("{number} process", "{number} processes", found.height), found.height)
+        headline=_counted(tr_many("{number} {process|processes}", found.height), found.height)
         if found.height
         else tr("No process was observed in this window."),
         columns=(
@@ -210,7 +210,7 @@ def events(report: Report, subject: Subject) -> Table | None:
         name="events",
         title=tr("Events"),
         question=tr("What did the driver or the agent report?"),
-        headline=_counted(tr_many("{number} event", "{number} events", found.height), found.height)
+        headline=_counted(tr_many("{number} {event|events}", found.height), found.height)
         if found.height
         else tr("No event in this window."),
         columns=(

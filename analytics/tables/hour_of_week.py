@@ -83,8 +83,7 @@ def _headline(found: HoursOfWeek) -> str:
             least=Share(least),
         ),
         tr_many(
-            "The data cover {weeks} week, {share} of it observed.",
-            "The data cover {weeks} weeks, {share} of the time observed.",
+            "The data cover {weeks} {week|weeks}, {share} of {it|the time} observed.",
             1 if found.weeks == 1 else 2,
             weeks=Number(found.weeks, 0 if found.weeks >= 1 else 1),
             share=Share(found.coverage),

@@ -68,11 +68,7 @@ def jobs_of_user(report: Report, user: str) -> Table:
 def _headline(found: Sequence[JobUse]) -> str:
     idle = max(found, key=_unused_ms)
     if not _unused_ms(idle):
-        return tr_many(
-            "{number} job used all of its allocated time.",
-            "{number} jobs used all of their allocated time.",
-            len(found),
-        )
+        return tr_many("{number} {job|jobs} used all of {its|their} allocated time.", len(found))
     return tr(
         "{name} left the most allocated time unused: {hours} GPU-hours, {share} of its time.",
         share=Share(ratio(_unused_ms(idle), idle.allocated_ms)),

@@ -119,9 +119,7 @@ def _freed(found: Recommendations) -> KeyFigure:
     """Return the freed GPU time at its price."""
     value, label, unsure = found.value, tr("GPU time per year"), len(found.to_look_at)
     if value is None or value.freed is None:
-        look = tr_many(
-            "{number} recommendation has no known value", "{number} recommendations have no known value", unsure
-        )
+        look = tr_many("{number} {recommendation has|recommendations have} no known value", unsure)
         lines = tr("no recommendation frees a known amount of GPU time"), look
         return KeyFigure("freed", label, None, lines, "reserved")
     hours = tr("{hours} GPU-hours", hours=GpuHours(value.gpu_hours.point * HOUR_MS))
@@ -156,7 +154,7 @@ def _releasable(ledger: LedgerFigures, found: Recommendations) -> KeyFigure:
     label = tr("Releasable now")
     if fleet.unseen_since_ms is not None:
         return KeyFigure("releasable", label, None, (until,), "free")
-    free = tr_many("of {number} unallocated GPU", "of {number} unallocated GPUs", fleet.free_now)
+    free = tr_many("of {number} unallocated {GPU|GPUs}", fleet.free_now)
     if fleet.free_now and not fleet.is_known:
         return KeyFigure("releasable", label, None, (free, tr("the demand is not known well enough"), until), "free")
     lines: list[str] = [free]
@@ -164,7 +162,7 @@ def _releasable(ledger: LedgerFigures, found: Recommendations) -> KeyFigure:
         lines.append(tr("{number} more after users release them", number=Number(fleet.release_later)))
     if fleet.worst is not None:
         lines.append(tr("shortfall: {hours}", hours=shortfall_words(fleet.worst)))
-    gpus_now = tr_many("{number} GPU", "{number} GPUs", fleet.release_now)
+    gpus_now = tr_many("{number} {GPU|GPUs}", fleet.release_now)
     return KeyFigure("releasable", label, gpus_now, (*lines, until), "free")
 
 

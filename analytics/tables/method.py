@@ -23,9 +23,7 @@ def data_quality(quality: Sequence[Remark] | None) -> Table | None:
         name="data_quality",
         title=tr("Data quality"),
         question=tr("What is wrong with the data behind these figures?"),
-        headline=tr_many("{number} problem.", "{number} problems.", len(remarks))
-        if remarks
-        else tr("No problem was found."),
+        headline=tr_many("{number} {problem|problems}.", len(remarks)) if remarks else tr("No problem was found."),
         columns=_REMARK_COLUMNS,
         rows=tuple(quality),
         lines=remarks,
@@ -49,11 +47,7 @@ def first_remarks(quality: Sequence[Remark] | None) -> Table:
         headline = tr("Problems with the fleet's data are not shown for a single team.")
         return Table(name="remarks", title=tr("Data quality"), question=question, headline=headline)
     headline = (
-        tr_many(
-            "{number} problem with the data behind these figures.",
-            "{number} problems with the data behind these figures.",
-            len(found.lines),
-        )
+        tr_many("{number} {problem|problems} with the data behind these figures.", len(found.lines))
         if found.lines
         else tr("No problem with the data behind these figures.")
     )

@@ -83,8 +83,7 @@ def _notes(money: Money, remarks: Sequence[str]) -> list[str]:
     if listed:
         notes.append(
             tr_many(
-                "{number} GPU has a public on-demand price, which is not what you pay: set your own price in money.prices.",
-                "{number} GPUs have public on-demand prices, which are not what you pay: set your own prices in money.prices.",
+                "{number} {GPU has a|GPUs have} public on-demand {price|prices}, which {is|are} not what you pay: set your own {price|prices} in money.prices.",
                 len(listed),
             )
         )

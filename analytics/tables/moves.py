@@ -69,12 +69,11 @@ def moves(recommendations: Recommendations, findings: Iterable[Finding]) -> Tabl
 def _headline(found: Sequence[Finding], counted: Sequence[Finding], currency: str | None) -> str:
     if not found:
         return tr("No finding is about the size of cards.")
-    count = tr_many("{number} finding.", "{number} findings.", len(found))
+    count = tr_many("{number} {finding|findings}.", len(found))
     if not counted:
         return SentenceList([count, tr("No recommendation with a known value rests on them.")], " ")
     together = tr_many(
-        "{number} of them saves {amount}.",
-        "{number} of them save {amount} together; each workload counts once.",
+        "{number} of them {saves {amount}|save {amount} together; each workload counts once}.",
         len(counted),
         amount=Amount(sum(saving_of(each) or 0.0 for each in counted), currency),
     )

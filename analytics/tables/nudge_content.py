@@ -57,15 +57,7 @@ class NudgeContent:
     def warning(self) -> str:
         """Return how many GPUs of the nudge are simulated; empty if none is."""
         gpus = len({gpu for each in self.items if each.about.simulated for gpu in each.gpus})
-        return (
-            tr_many(
-                "SIMULATED: {number} GPU in this message does not exist.",
-                "SIMULATED: {number} GPUs in this message do not exist.",
-                gpus,
-            )
-            if gpus
-            else ""
-        )
+        return tr_many("SIMULATED: {number} {GPU|GPUs} in this message {does|do} not exist.", gpus) if gpus else ""
 
     @property
     def about(self) -> tuple[Sentence, ...]:
@@ -153,7 +145,7 @@ class NudgeContent:
 
     def _earlier(self, item: NudgeItem) -> Cell:
         before = self.earlier_nudges.get(item.key, 0)
-        return tr_many("{number} time", "{number} times", before) if before else ""
+        return tr_many("{number} {time|times}", before) if before else ""
 
     def _link(self, item: NudgeItem, verb: str) -> Cell:
         url = self.links.get(item.key, {}).get(verb)
@@ -216,31 +208,16 @@ def _subject(items: Sequence[NudgeItem]) -> Sentence:
     until = Date(min(each.about.deadline for each in items))
     gpus = len({gpu for each in items for gpu in each.gpus})
     if {each.action for each in items} == {RELEASE}:
-        return tr_many(
-            "Release {number} GPU or give a reason, by {day}",
-            "Release {number} GPUs or give a reason, by {day}",
-            gpus,
-            day=until,
-        )
-    return tr_many(
-        "{number} recommendation for your GPUs, by {day}",
-        "{number} recommendations for your GPUs, by {day}",
-        len(items),
-        day=until,
-    )
+        return tr_many("Release {number} {GPU|GPUs} or give a reason, by {day}", gpus, day=until)
+    return tr_many("{number} {recommendation|recommendations} for your GPUs, by {day}", len(items), day=until)
 
 
 def _subject_of_operators(items: Sequence[NudgeItem]) -> Sentence:
     if all(each.action == REPAIR for each in items):
-        return tr_many("{number} GPU fault to check", "{number} GPU faults to check", len(items))
+        return tr_many("{number} GPU {fault|faults} to check", len(items))
     day = Date(min(each.about.deadline for each in items))
     gpus = len({gpu for each in items for gpu in each.gpus})
-    return tr_many(
-        "{number} GPU to release or check, by {day}",
-        "{number} GPUs to release or check, the first by {day}",
-        gpus,
-        day=day,
-    )
+    return tr_many("{number} {GPU|GPUs} to release or check, {by|the first by} {day}", gpus, day=day)
 
 
 def _due(item: NudgeItem) -> Cell:

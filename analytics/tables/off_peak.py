@@ -60,7 +60,7 @@ def off_peak(windows: Sequence[OffPeak] | None, heading: Heading, ledger: Ledger
         columns=OFF_PEAK_COLUMNS,
         rows=tuple(found),
         shown=_LISTED,
-        rest=tr_many("and {number} more window", "and {number} more windows", rest),
+        rest=tr_many("and {number} more {window|windows}", rest),
         chart=_chart(windows, pools[:_DRAWN]) if found else None,
         chart_note=tr(
             "The chart shows {shown} of {number} pools: the pools with the largest off-peak windows. The table on the page Release or order lists all pools.",

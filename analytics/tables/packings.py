@@ -244,8 +244,7 @@ def packed_cards(packings: Sequence[Packing]) -> Table | None:
 
 def _cards_headline(workloads: Sequence[PackedWork], cards: int) -> str:
     return tr_many(
-        "{works} workloads share {number} card; the slowest takes at most {factor} times as long.",
-        "{works} workloads share {number} cards; the slowest takes at most {factor} times as long.",
+        "{works} workloads share {number} {card|cards}; the slowest takes at most {factor} times as long.",
         cards,
         works=len(workloads),
         factor=Number(max(each.slowdown.at_most for each in workloads), 1),

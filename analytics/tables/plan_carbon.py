@@ -303,7 +303,7 @@ def _deferral_sentence(found: Carbon) -> str:
         "Other hours would save at most {most} kg of CO2 ({share} of the total). For this, work that can wait runs up to {hours} later on unallocated GPUs of its pool.",
         most=Number(deferral.most_saved_g / 1000, 1),
         share=Share(deferral.most_saved_g / total if total else None),
-        hours=tr_many("{number} hour", "{number} hours", deferral.most_hours),
+        hours=tr_many("{number} {hour|hours}", deferral.most_hours),
     )
 
 

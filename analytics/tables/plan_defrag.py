@@ -65,8 +65,7 @@ def room_sentence(rooms: Sequence[PoolRoom]) -> str:
     else:
         largest = max(startable, key=lambda each: each.gang.size)
         now = tr_many(
-            "The largest job that could start now takes {number} GPU, in {pool}.",
-            "The largest job that could start now takes {number} GPUs, in {pool}.",
+            "The largest job that could start now takes {number} {GPU|GPUs}, in {pool}.",
             largest.gang.size,
             pool=place_name(largest.pool),
         )
@@ -90,11 +89,7 @@ def _none_startable_sentence(rooms: Sequence[PoolRoom]) -> str:
         return tr("No job could start at the end of the window: no GPU is free.")
     if not sizes:
         return tr("No pool has enough GPUs of one model for a job of that size.")
-    return tr_many(
-        "No job of {number} GPU or more could start at the end of the window.",
-        "No job of {number} GPUs or more could start at the end of the window.",
-        min(sizes),
-    )
+    return tr_many("No job of {number} {GPU|GPUs} or more could start at the end of the window.", min(sizes))
 
 
 def check_sentence(check: RoomCheck) -> str:
@@ -117,13 +112,13 @@ def _room_words(each: RoomFor) -> str:
     if each.moves is not None:
         return _moves_words(each.moves)
     if each.missing_gpus:
-        return tr_many("{number} GPU is missing", "{number} GPUs are missing", each.missing_gpus)
+        return tr_many("{number} {GPU is|GPUs are} missing", each.missing_gpus)
     return tr("no move makes room")
 
 
 def _moves_words(moves: Moves) -> str:
-    move = tr_many("move {number} working GPU", "move {number} working GPUs", moves.moved_gpus)
-    reclaim = tr_many("reclaim {number} idle GPU", "reclaim {number} idle GPUs", moves.asked_gpus)
+    move = tr_many("move {number} working {GPU|GPUs}", moves.moved_gpus)
+    reclaim = tr_many("reclaim {number} idle {GPU|GPUs}", moves.asked_gpus)
     if not moves.moved_gpus:
         return reclaim
     return tr("{reclaim}, {move}", reclaim=reclaim, move=move) if moves.asked_gpus else move

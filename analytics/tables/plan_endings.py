@@ -117,8 +117,8 @@ def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
         for source in SOURCES
         if any(each.source == source for each in near)
     )
-    endings = tr_many("{number} ending frees", "{number} endings free", len(near))
-    gpus = tr_many("{number} GPU", "{number} GPUs", sum(len(each.gpus) for each in near))
+    endings = tr_many("{number} {ending frees|endings free}", len(near))
+    gpus = tr_many("{number} {GPU|GPUs}", sum(len(each.gpus) for each in near))
     return tr(
         "{endings} {gpus} by {day}: {sources}.",
         endings=endings,

@@ -205,11 +205,7 @@ def market_cards(found: ModelFit, currency: str | None) -> Table:
         columns=(*_fit_columns(found, currency), _FORMAT),
         rows=found.market,
         shown=shown,
-        rest=tr_many(
-            "and {number} more without a known price",
-            "and {number} more without a known price",
-            len(found.market) - shown,
-        ),
+        rest=tr_many("and {number} more without a known price", len(found.market) - shown),
         notes=(
             *_price_notes(found.market, currency),
             *software_notes(each.option for each in found.market),

@@ -69,7 +69,7 @@ def forecast_sentence(found: Sequence[PoolDemand]) -> str:
         verdict=verdict,
         gpus=_gpus(first.capacity),
         day=Date(first.outlook.full.likely),
-        lead=tr_many("{number} day", "{number} days", first.outlook.lead_days),
+        lead=tr_many("{number} {day|days}", first.outlook.lead_days),
     )
 
 

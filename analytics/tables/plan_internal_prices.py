@@ -147,12 +147,7 @@ def _moved(found: ShiftedWork) -> str:
 
 
 def _lines(base: ReplayBase, found: ShiftedWork, currency: str) -> Iterator[str]:
-    yield tr_many(
-        "{number} of {jobs} jobs that can wait would have started later.",
-        "{number} of {jobs} jobs that can wait would have started later.",
-        found.postponed,
-        jobs=found.jobs,
-    )
+    yield tr_many("{number} of {jobs} jobs that can wait would have started later.", found.postponed, jobs=found.jobs)
     late = sum(today - then for today, then in found.by_hour)
     if late >= HOUR_MS:
         yield tr("{hours} GPU-hours of this work would have run after the end of the window.", hours=GpuHours(late))

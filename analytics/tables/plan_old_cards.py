@@ -264,8 +264,7 @@ def _queue_notes(found: OldCards) -> Iterator[str]:
     )
     if found.tests:
         yield tr_many(
-            "By its memory, {number} more run of less than an hour on newer cards ({hours} GPU-hours) would fit. Its speed there is unknown.",
-            "By their memory, {number} more runs of less than an hour on newer cards ({hours} GPU-hours) would fit. Their speed there is unknown.",
+            "By {its|their} memory, {number} more {run|runs} of less than an hour on newer cards ({hours} GPU-hours) would fit. {Its|Their} speed there is unknown.",
             found.tests,
             hours=GpuHours(found.tests_ms),
         )
@@ -274,8 +273,7 @@ def _queue_notes(found: OldCards) -> Iterator[str]:
         yield tr("Without BF16: {cards}. Training in BF16 must change to FP16 there.", cards=joined_by_and(without))
     if found.unmeasured:
         yield tr_many(
-            "{number} workload on newer cards is left out: its memory was reserved in advance, or its use was not measured.",
-            "{number} workloads on newer cards are left out: their memory was reserved in advance, or their use was not measured.",
+            "{number} {workload|workloads} on newer cards {is|are} left out: {its|their} memory was reserved in advance, or {its|their} use was not measured.",
             found.unmeasured,
         )
 

@@ -92,9 +92,9 @@ def _parts_sentence(mixed: Sequence[PoolPurchase]) -> str:
         for kind in KINDS
     )
     parts = [
-        tr_many("{number} current GPU", "{number} current GPUs", own) if own else "",
-        tr_many("{number} bought", "{number} bought", bought) if bought else "",
-        tr_many("{number} reserved", "{number} reserved", reserved) if reserved else "",
+        tr_many("{number} current {GPU|GPUs}", own) if own else "",
+        tr_many("{number} bought", bought) if bought else "",
+        tr_many("{number} reserved", reserved) if reserved else "",
     ]
     known = [part for part in parts if part]
     if rented or spot:
@@ -228,8 +228,7 @@ def purchase_offers(found: Sequence[PoolPurchase], currency: str, today: date) -
         title=tr("Offers and break-even"),
         question=tr("From what use is a GPU worth owning or reserving, and what would each offer cost alone?"),
         headline=tr_many(
-            "{number} price is older than 90 days or has no date. Ask for a new quote before you sign.",
-            "{number} prices are older than 90 days or have no date. Ask for new quotes before you sign.",
+            "{number} {price is|prices are} older than 90 days or {has|have} no date. Ask for {a new quote|new quotes} before you sign.",
             old,
         )
         if old
@@ -344,8 +343,7 @@ def _notes(found: Sequence[PoolPurchase], currency: str) -> Iterator[str]:
     )
     if unseen := sum(each.curve.unseen for each in found):
         yield tr_many(
-            "{number} hour of a pool is left out: more than a tenth of its GPUs were not observed.",
-            "{number} hours of a pool are left out: more than a tenth of its GPUs were not observed.",
+            "{number} {hour|hours} of a pool {is|are} left out: more than a tenth of its GPUs were not observed.",
             unseen,
         )
     if any(len(each.weeks) >= WEEKS_MIN for each in found):
@@ -354,8 +352,7 @@ def _notes(found: Sequence[PoolPurchase], currency: str) -> Iterator[str]:
         yield tr("No range is shown: it needs two whole weeks, observed for at least 90 %.")
     if unpriced := sum(each.mix is None for each in found):
         yield tr_many(
-            "{number} pool has no cost: no price is known, or none for work that must not be interrupted.",
-            "{number} pools have no cost: no price is known, or none for work that must not be interrupted.",
+            "{number} {pool has|pools have} no cost: no price is known, or none for work that must not be interrupted.",
             unpriced,
         )
     if any(each.now_yearly is not None for each in found):
@@ -394,7 +391,6 @@ def _offer_notes(found: Sequence[PoolPurchase]) -> Iterator[str]:
         )
     if unrated := sum(len(each.unrated) for each in found):
         yield tr_many(
-            "{number} spot offer is left out: its interruption rate is unknown, or no work would finish on its GPUs.",
-            "{number} spot offers are left out: their interruption rates are unknown, or no work would finish on their GPUs.",
+            "{number} spot {offer is|offers are} left out: {its|their} interruption {rate is|rates are} unknown, or no work would finish on {its|their} GPUs.",
             unrated,
         )

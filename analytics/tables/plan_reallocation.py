@@ -98,11 +98,7 @@ def cannot_propose(why: str) -> Table:
 
 def _headline(found: Reallocation) -> str:
     if found.of_part:
-        return tr_many(
-            "{number} request gets GPUs of this part of the fleet.",
-            "{number} requests get GPUs of this part of the fleet.",
-            len(found.served),
-        )
+        return tr_many("{number} {request gets|requests get} GPUs of this part of the fleet.", len(found.served))
     requests = [*(each.request for each in found.served), *(each.request for each in found.unserved)]
     if not requests:
         return tr("There are no requests for GPUs.")
@@ -116,7 +112,7 @@ def _headline(found: Reallocation) -> str:
     )
     if not late:
         return served
-    later = tr_many("{number} starts later than requested.", "{number} start later than requested.", late)
+    later = tr_many("{number} {starts|start} later than requested.", late)
     return tr("{served} {later}", served=served, later=later)
 
 
@@ -172,7 +168,7 @@ def unserved_table(found: Reallocation | None) -> Table | None:
         name="unserved",
         title=tr("Requests that get no GPUs"),
         question=tr("Which requests cannot be served, and why?"),
-        headline=tr_many("{number} request gets no GPUs.", "{number} requests get no GPUs.", len(found.unserved)),
+        headline=tr_many("{number} {request gets|requests get} no GPUs.", len(found.unserved)),
         columns=(
             *_request_columns("all"),
             column("reason", tr("reason"), "sentence", lambda each: _REASONS[each.reason](each), "reason"),
@@ -190,12 +186,7 @@ _REASONS: dict[Reason, Callable[[UnservedRequest], str]] = {
     "over": lambda each: tr("The last day of the request, {day}, is over.", day=Date(each.request.last)),
     "no_card": lambda each: tr("No GPU of the fleet matches the request: {card}.", card=_requested_card(each.request)),
     "too_few": lambda each: (
-        tr_many(
-            "Only {number} matching GPU is available by {day}.",
-            "Only {number} matching GPUs are available by {day}.",
-            each.free,
-            day=Date(each.by),
-        )
+        tr_many("Only {number} matching {GPU is|GPUs are} available by {day}.", each.free, day=Date(each.by))
         if each.free
         else tr("No matching GPU is available by {day}.", day=Date(each.by))
     ),
@@ -251,8 +242,7 @@ def balance_table(found: Reallocation | None) -> Table | None:
 def _balance_sentence(balances: tuple[TeamBalance, ...]) -> str:
     gained, lost = sum(each.gains for each in balances), sum(each.loses for each in balances)
     return tr_many(
-        "{number} GPU changes hands: {lost} from known teams, {free} without a known team.",
-        "{number} GPUs change hands: {lost} from known teams, {free} without a known team.",
+        "{number} {GPU changes|GPUs change} hands: {lost} from known teams, {free} without a known team.",
         gained,
         lost=lost,
         free=gained - lost,
@@ -268,8 +258,7 @@ def left_table(found: Reallocation | None) -> Table | None:
         title=tr("GPUs left over"),
         question=tr("Which GPUs are free, or become free, and go to no request?"),
         headline=tr_many(
-            "{number} GPU is free, or becomes free, and goes to no request.",
-            "{number} GPUs are free, or become free, and go to no request.",
+            "{number} {GPU is|GPUs are} free, or {becomes|become} free, and {goes|go} to no request.",
             sum(len(each.gpus) for each in found.left),
         ),
         columns=(

@@ -279,10 +279,9 @@ def _timeout_sentence(outcome: ReplayOutcome, timeout_ms: int) -> str:
     ]
     if rest := ordered[_NAMED_USERS:]:
         others = sum(count for _, count in rest)
-        people.append(tr_many("{number} other user ({jobs})", "{number} other users ({jobs})", len(rest), jobs=others))
+        people.append(tr_many("{number} other {user|users} ({jobs})", len(rest), jobs=others))
     return tr_many(
-        "An idle time-out of {after} frees {hours} GPU-hours and ends {number} job of this person: {people}.",
-        "An idle time-out of {after} frees {hours} GPU-hours and ends {number} jobs of these people: {people}.",
+        "An idle time-out of {after} frees {hours} GPU-hours and ends {number} {job|jobs} of {this person|these people}: {people}.",
         sum(jobs.values()),
         after=after,
         hours=GpuHours(outcome.freed_ms),
@@ -310,18 +309,10 @@ def _hours_sentences(outcome: ReplayOutcome) -> Iterator[str]:
         return
     hours = GpuHours(abs(then.there_ms - today.there_ms))
     if then.gpus > today.gpus:
-        yield tr_many(
-            "{number} more GPU adds {hours} GPU-hours.",
-            "{number} more GPUs add {hours} GPU-hours.",
-            then.gpus - today.gpus,
-            hours=hours,
-        )
+        yield tr_many("{number} more {GPU adds|GPUs add} {hours} GPU-hours.", then.gpus - today.gpus, hours=hours)
     else:
         yield tr_many(
-            "{number} GPU less removes {hours} GPU-hours.",
-            "{number} GPUs fewer remove {hours} GPU-hours.",
-            today.gpus - then.gpus,
-            hours=hours,
+            "{number} {GPU less removes|GPUs fewer remove} {hours} GPU-hours.", today.gpus - then.gpus, hours=hours
         )
     rise_ms = then.unallocated_ms - today.unallocated_ms
     change = GpuHours(abs(rise_ms))
@@ -452,34 +443,26 @@ def _gains(outcome: ReplayOutcome, currency: str | None) -> Iterator[str]:
     if outcome.unplaced:
         yield _cannot_run(outcome.unplaced)
     if outcome.postponed:
-        yield tr_many("{number} job starts later, off peak.", "{number} jobs start later, off peak.", outcome.postponed)
+        yield tr_many("{number} {job starts|jobs start} later, off peak.", outcome.postponed)
     if outcome.preempted:
-        yield tr_many(
-            "{number} job loses its GPUs to another job.",
-            "{number} jobs lose their GPUs to other jobs.",
-            outcome.preempted,
-        )
+        yield tr_many("{number} {job loses its|jobs lose their} GPUs to {another job|other jobs}.", outcome.preempted)
 
 
 def _spare(gpus: float, window_ms: float) -> str:
     """Return by how many GPUs the peak changes."""
     if gpus > 0:
         return tr_many(
-            "At the peak, jobs need {number} GPU less: {hours} GPU-hours of the window.",
-            "At the peak, jobs need {number} GPUs fewer: {hours} GPU-hours of the window.",
+            "At the peak, jobs need {number} {GPU less|GPUs fewer}: {hours} GPU-hours of the window.",
             round(gpus),
             hours=GpuHours(gpus * window_ms),
         )
-    return tr_many(
-        "At the peak, jobs have {number} GPU more.", "At the peak, jobs have {number} GPUs more.", round(-gpus)
-    )
+    return tr_many("At the peak, jobs have {number} {GPU|GPUs} more.", round(-gpus))
 
 
 def _freed(outcome: ReplayOutcome, currency: str | None) -> str:
     costs = [each.cost for each in outcome.cuts]
     worth = None if None in costs else Amount(sum(each for each in costs if each is not None), currency)
     freed = tr_many(
-        "Of the ended jobs, {number} worked again later: {worked} of the {hours} freed GPU-hours.",
         "Of the ended jobs, {number} worked again later: {worked} of the {hours} freed GPU-hours.",
         sum(each.worked_later for each in outcome.cuts),
         hours=GpuHours(outcome.freed_ms),
@@ -529,8 +512,7 @@ def _homeless(base: ReplayBase) -> Iterator[str]:
     """Yield how many jobs fit nowhere today, which no change causes."""
     if jobs := base.homeless:
         yield tr_many(
-            "{number} job asks for more GPUs than today's fleet has for it. It waits to the end of the window in both replays, and does not count as a job that cannot run.",
-            "{number} jobs ask for more GPUs than today's fleet has for them. They wait to the end of the window in both replays, and do not count as jobs that cannot run.",
+            "{number} {job asks|jobs ask} for more GPUs than today's fleet has for {it. It waits|them. They wait} to the end of the window in both replays, and {does|do} not count as {a job|jobs} that cannot run.",
             jobs,
         )
 
@@ -612,12 +594,7 @@ def ended_jobs(cuts: Sequence[CutUser], currency: str | None) -> Table | None:
         name="replay_cuts",
         title=tr("Users whose jobs the time-out ends"),
         question=tr("Whose jobs does the time-out end, and do they need their GPUs again?"),
-        headline=tr_many(
-            "{number} job ends; {later} of them worked again later.",
-            "{number} jobs end; {later} of them worked again later.",
-            jobs,
-            later=later,
-        ),
+        headline=tr_many("{number} {job ends|jobs end}; {later} of them worked again later.", jobs, later=later),
         columns=(
             column("user", tr("user"), "user", lambda cut: cut.user or account_name(NOT_KNOWN), "user"),
             TEAM,
@@ -646,7 +623,7 @@ _WHY_NOT = {
 
 
 def _cannot_run(unplaced: Sequence[Unplaced]) -> str:
-    return tr_many("{number} job cannot run.", "{number} jobs cannot run.", sum(each.jobs for each in unplaced))
+    return tr_many("{number} {job|jobs} cannot run.", sum(each.jobs for each in unplaced))
 
 
 def what_cannot_run(unplaced: Sequence[Unplaced]) -> Table | None:

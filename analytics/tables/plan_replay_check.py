@@ -148,8 +148,7 @@ def waits_gap(waits: CheckedWaits) -> str:
         return tr("no job has a submission time in the second half of the window")
     if waits.error is None:
         return tr_many(
-            "{number} job has a submission time in the second half of the window, and {least} are needed",
-            "{number} jobs have a submission time in the second half of the window, and {least} are needed",
+            "{number} {job has|jobs have} a submission time in the second half of the window, and {least} are needed",
             seen.jobs,
             least=JOBS_MIN,
         )

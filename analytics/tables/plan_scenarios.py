@@ -54,7 +54,7 @@ def scenario_table(compared: Sequence[ComparedScenario], money: Money) -> Table:
         name="scenarios",
         title=title,
         question=question,
-        headline=tr_many("{number} scenario is saved.", "{number} scenarios are saved.", len(compared)),
+        headline=tr_many("{number} {scenario is|scenarios are} saved.", len(compared)),
         columns=(
             column("scenario", tr("scenario"), "words", itemgetter(0)),
             *(column_of(itemgetter(1), each) for each in _scenario_figures(money)),

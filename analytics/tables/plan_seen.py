@@ -129,8 +129,7 @@ def _seen_sentence(workloads: Sequence[SeenWork], asked: str) -> str:
             asked=plain(asked, NAME_MOST),
         )
     return tr_many(
-        "{asked} needed {peak} on a card.",
-        "Of {number} workloads of {asked}, the largest needed {peak} on a card.",
+        "{{asked}|Of {number} workloads of {asked}, the largest} needed {peak} on a card.",
         len(workloads),
         asked=plain(asked, NAME_MOST),
         peak=Bytes(max(known)),

@@ -63,7 +63,7 @@ def _rounded(name: str, digits: int, row: Arrival) -> Number:
 def _headline(found: Sequence[Arrival], currency: str) -> str:
     if not found:
         return tr("No card was added after the first day of the lake.")
-    cards = tr_many("{number} card was added", "{number} cards were added", sum(len(each.gpus) for each in found))
+    cards = tr_many("{number} {card was|cards were} added", sum(len(each.gpus) for each in found))
     unused = sum(each.unused for each in found)
     days = Number(sum(each.idle_days for each in found), 1)
     costs = [each.idle_cost for each in found if each.idle_cost is not None]

@@ -90,7 +90,7 @@ _BASIS = tr(
 
 def _left_out(number: int, first: int | None) -> str:
     rest = 0 if first is None else max(0, number - first)
-    return tr_many("and {number} more recommendation", "and {number} more recommendations", rest) if rest else ""
+    return tr_many("and {number} more {recommendation|recommendations}", rest) if rest else ""
 
 
 def to_look_at(found: Recommendations) -> Table | None:
@@ -106,11 +106,7 @@ def to_look_at(found: Recommendations) -> Table | None:
         name="to_look_at",
         title=tr("Waste without a known value"),
         question=tr("Which recommendations have no known value yet?"),
-        headline=tr_many(
-            "{number} recommendation has no known value.",
-            "{number} recommendations have no known value.",
-            len(listed),
-        )
+        headline=tr_many("{number} {recommendation has|recommendations have} no known value.", len(listed))
         if listed
         else _more_of_low(found),
         columns=(
@@ -122,7 +118,7 @@ def to_look_at(found: Recommendations) -> Table | None:
         ),
         rows=tuple(listed),
         shown=shown,
-        rest=tr_many("and {number} more with less waste", "and {number} more with less waste", len(listed) - shown),
+        rest=tr_many("and {number} more with less waste", len(listed) - shown),
         notes=(_more_of_low(found),) if listed and found.low else (),
         wide=True,
     )
@@ -132,13 +128,10 @@ def _more_of_low(found: Recommendations) -> Sentence:
     """Return the number of recommendations of low confidence, and their total GPU-hours."""
     if not any(each.gpu_ms for each in found.low):
         return tr_many(
-            "{number} recommendation of low confidence is not listed.",
-            "{number} recommendations of low confidence are not listed.",
-            len(found.low),
+            "{number} {recommendation|recommendations} of low confidence {is|are} not listed.", len(found.low)
         )
     sentence = tr_many(
-        "{number} recommendation of low confidence is not listed: {hours} GPU-hours",
-        "{number} recommendations of low confidence are not listed: {hours} GPU-hours",
+        "{number} {recommendation|recommendations} of low confidence {is|are} not listed: {hours} GPU-hours",
         len(found.low),
         hours=GpuHours(sum(each.gpu_ms for each in found.low)),
     )
@@ -320,7 +313,7 @@ def decision(each: Recommendation) -> str:
     if words is not None and (each.action != "right-size" or each.packing is not None):
         return words(number, place)
     what = each.evidence[0].sentence if each.evidence else tr("with wasted time")
-    return tr_many("{number} GPU on {place} {what}", "{number} GPUs on {place} {what}", number, place=place, what=what)
+    return tr_many("{number} {GPU|GPUs} on {place} {what}", number, place=place, what=what)
 
 
 def _place(each: Recommendation) -> str:
@@ -329,53 +322,29 @@ def _place(each: Recommendation) -> str:
 
 _DECISIONS: Mapping[str, Callable[[int, str], str]] = {
     "kept": lambda number, place: tr_many(
-        "keep {number} unused GPU of {place}: the pool may need it",
-        "keep {number} unused GPUs of {place}: the pool may need them",
-        number,
-        place=place,
+        "keep {number} unused {GPU|GPUs} of {place}: the pool may need {it|them}", number, place=place
     ),
     "never_used": lambda number, place: tr_many(
-        "release {number} GPU of {place}, never used",
-        "release {number} GPUs of {place}, never used",
-        number,
-        place=place,
+        "release {number} {GPU|GPUs} of {place}, never used", number, place=place
     ),
     "left_free": lambda number, place: tr_many(
-        "release {number} GPU of {place}, unallocated for more than two weeks",
-        "release {number} GPUs of {place}, unallocated for more than two weeks",
-        number,
-        place=place,
+        "release {number} {GPU|GPUs} of {place}, unallocated for more than two weeks", number, place=place
     ),
     "surplus": lambda number, place: tr_many(
-        "release {number} GPU of {place} that is not needed",
-        "release {number} GPUs of {place} that are not needed",
-        number,
-        place=place,
+        "release {number} {GPU|GPUs} of {place} that {is|are} not needed", number, place=place
     ),
     "faulty": lambda number, place: tr_many(
-        "repair {number} GPU on {place} that was down",
-        "repair {number} GPUs on {place} that were down",
-        number,
-        place=place,
+        "repair {number} {GPU|GPUs} on {place} that {was|were} down", number, place=place
     ),
     "allocated_idle": lambda number, place: tr_many(
-        "reclaim {number} GPU on {place}, allocated without a process",
-        "reclaim {number} GPUs on {place}, allocated without a process",
-        number,
-        place=place,
+        "reclaim {number} {GPU|GPUs} on {place}, allocated without a process", number, place=place
     ),
     "held_idle": lambda number, place: tr_many(
-        "reclaim {number} GPU on {place}, held idle",
-        "reclaim {number} GPUs on {place}, held idle",
-        number,
-        place=place,
+        "reclaim {number} {GPU|GPUs} on {place}, held idle", number, place=place
     ),
     "off_peak": lambda _, place: tr("use the off-peak hours of {place}", place=place),
     "oversized": lambda number, place: tr_many(
-        "pack the workloads of {number} GPU of {place} on fewer cards",
-        "pack the workloads of {number} GPUs of {place} on fewer cards",
-        number,
-        place=place,
+        "pack the workloads of {number} {GPU|GPUs} of {place} on fewer cards", number, place=place
     ),
 }
 
@@ -457,11 +426,7 @@ def put_off(found: Recommendations, actions: Mapping[str, Sequence[Action]]) -> 
         name="put_off",
         title=tr("Snoozed recommendations"),
         question=tr("Which recommendations are snoozed, until when and why?"),
-        headline=tr_many(
-            "{number} recommendation is snoozed.",
-            "{number} recommendations are snoozed.",
-            len(listed),
-        ),
+        headline=tr_many("{number} {recommendation is|recommendations are} snoozed.", len(listed)),
         columns=(
             _DECISION,
             _OWNER,

@@ -30,7 +30,7 @@ def prices_in_force(book: PriceBook, basis: Sequence[PriceBasis]) -> Table:
     used = [price for price in prices if price.origin == "site" or gpus_at(price, basis)]
     others = [price for price in prices if price not in used]
     missing = [each for each in basis if each.price is None]
-    lacking = tr_many("{number} group of GPUs has no price.", "{number} groups of GPUs have no price.", len(missing))
+    lacking = tr_many("{number} {group|groups} of GPUs {has|have} no price.", len(missing))
     return Table(
         name="prices",
         title=tr("Prices in force"),
@@ -62,11 +62,10 @@ def prices_in_force(book: PriceBook, basis: Sequence[PriceBasis]) -> Table:
         ),
         rows=(*used, *others),
         shown=len(used),
-        rest=tr_many("{number} other list price", "{number} other list prices", len(others)),
+        rest=tr_many("{number} other list {price|prices}", len(others)),
         lines=tuple(
             tr_many(
-                "no price: {number} GPU {model} ({pool})",
-                "no price: {number} GPUs {model} ({pool})",
+                "no price: {number} {GPU|GPUs} {model} ({pool})",
                 each.gpus,
                 model=card_name(each.model),
                 pool=place_name(each.pool),
@@ -87,8 +86,7 @@ def offers(found: Sequence[GpuOffer], currency: str, today: date) -> Table | Non
         title=tr("Offers"),
         question=tr("What do other offers charge for GPUs?"),
         headline=tr_many(
-            "{old} of {number} offer is older than {day}, or has no date.",
-            "{old} of {number} offers are older than {day}, or have no date.",
+            "{old} of {number} {offer is|offers are} older than {day}, or {has|have} no date.",
             len(found),
             old=old,
             day=Date(today - OLD_AFTER),
@@ -132,7 +130,7 @@ def owners(found: Owners, own_team: str | None) -> Table:
         name="owners",
         title=tr("Owners"),
         question=tr("Which teams does the owners file name, and how many entries does each team have?"),
-        headline=tr_many("{number} team.", "{number} teams.", len(teams))
+        headline=tr_many("{number} {team|teams}.", len(teams))
         if teams
         else tr("No owners file is set, so teams are not known."),
         columns=(

@@ -45,7 +45,7 @@ def timeline(own: FleetTimeline) -> Table:
         ),
         rows=tuple(range(len(own.gpus))),
         shown=_LISTED,
-        rest=tr_many("and {number} more GPU", "and {number} more GPUs", rest),
+        rest=tr_many("and {number} more {GPU|GPUs}", rest),
         notes=(
             tr(
                 "Shares of the GPU's time. The last column is time when the GPU was down, not observed or not confirmed as idle."
@@ -66,8 +66,7 @@ def _headline(own: FleetTimeline) -> str:
         return tr("No GPU was observed in this window.")
     always = sum(each.wasted_ms == each.observed_ms > 0 for each in own.totals)
     return tr_many(
-        "{number} of {all} GPUs was never used; {share} of all observed time was not used.",
-        "{number} of {all} GPUs were never used; {share} of all observed time was not used.",
+        "{number} of {all} GPUs {was|were} never used; {share} of all observed time was not used.",
         always,
         all=len(own.gpus),
         share=Share(ratio(sum(each.wasted_ms for each in own.totals), observed_ms)),

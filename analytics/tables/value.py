@@ -50,8 +50,7 @@ def value_headline(found: Recommendations) -> SentenceList | Sentence:
     if value is None or value.freed is None:
         return _no_value(found)
     freed = tr_many(
-        "{number} recommendation frees GPU time worth {freed} a year.",
-        "{number} recommendations free GPU time worth {freed} a year.",
+        "{number} {recommendation frees|recommendations free} GPU time worth {freed} a year.",
         value.recommendations,
         freed=estimate_words(value.freed, currency),
     )
@@ -71,10 +70,9 @@ def _cash_sentence(value: TotalValue, currency: str) -> Sentence:
     if value.cash is None:
         return tr("The saving in cash is not known: {why}.", why=value.cash_unknown)
     if not value.cash.high:
-        return tr_many("It saves no cash: the bill stays.", "They save no cash: the bill stays.", value.recommendations)
+        return tr_many("{It saves|They save} no cash: the bill stays.", value.recommendations)
     return tr_many(
-        "It saves {cash} in cash a year, which is not added to the GPU time.",
-        "They save {cash} in cash a year, which is not added to the GPU time.",
+        "{It saves|They save} {cash} in cash a year, which is not added to the GPU time.",
         value.recommendations,
         cash=estimate_words(value.cash, currency),
     )
@@ -83,8 +81,7 @@ def _cash_sentence(value: TotalValue, currency: str) -> Sentence:
 def weeks_words(found: Recommendations) -> Sentence:
     """Return the complete weeks behind the yearly figures."""
     return tr_many(
-        "Yearly figures rest on {number} complete week, {since} to {until}.",
-        "Yearly figures rest on the last {number} complete weeks, {since} to {until}.",
+        "Yearly figures rest {on|on the last} {number} complete {week|weeks}, {since} to {until}.",
         len(found.weeks),
         since=Day(found.weeks[-1][0]),
         until=Day(found.weeks[0][1] - 1),

@@ -158,8 +158,7 @@ def shortfall_words(tested: Backtest | None) -> str:
     if not tested.shortfall_hours:
         return tr("none in {hours} hours", hours=hours)
     return tr_many(
-        "{short} of {hours} hours, at most {number} GPU",
-        "{short} of {hours} hours, at most {number} GPUs",
+        "{short} of {hours} hours, at most {number} {GPU|GPUs}",
         tested.shortfall_gpus,
         short=Number(tested.shortfall_hours),
         hours=hours,
@@ -200,7 +199,7 @@ def _order_words(pool: PoolDemand, verdict: PoolVerdict) -> str:
         return tr("order {gpus} now: the pool is full", gpus=number)
     late = pool.policy.days_late(full.likely)
     if late:
-        return tr_many("order {gpus}: {number} day late", "order {gpus}: {number} days late", late, gpus=number)
+        return tr_many("order {gpus}: {number} {day|days} late", late, gpus=number)
     return tr("order {number} by {day}", number=number, day=Date(verdict.order_by))
 
 
@@ -220,12 +219,7 @@ def users_words(users: Iterable[str]) -> str:
 
 
 def _later_words(gpus: int, users: Sequence[str]) -> str:
-    return tr_many(
-        "{number} more after {users} releases it",
-        "{number} more after {users} release them",
-        gpus,
-        users=users_words(users),
-    )
+    return tr_many("{number} more after {users} {releases it|release them}", gpus, users=users_words(users))
 
 
 def _where_seen(key: str) -> Column:
@@ -264,7 +258,7 @@ def release_sentence(found: FleetDemand) -> str:
             "Whether a GPU can be released is not known: nothing was observed after {moment}.",
             moment=Moment(found.unseen_since_ms),
         )
-    there = tr_many("{number} GPU unallocated now", "{number} GPUs unallocated now", found.free_now)
+    there = tr_many("{number} {GPU|GPUs} unallocated now", found.free_now)
     if found.reclaimable_now:
         there = tr("{free}, {number} reclaimable", free=there, number=Number(found.reclaimable_now))
     if found.uncertain:
@@ -275,14 +269,12 @@ def release_sentence(found: FleetDemand) -> str:
         *([tr("{number} kept for peak demand", number=Number(found.reserve))] if found.reserve else []),
         *([tr("{number} kept for growth", number=Number(found.growth))] if found.growth else []),
         *([tr("{number} kept for whole hosts", number=Number(found.kept_for_hosts))] if found.kept_for_hosts else []),
-        *([tr_many("{number} snoozed", "{number} snoozed", found.snoozed)] if found.snoozed else []),
+        *([tr_many("{number} snoozed", found.snoozed)] if found.snoozed else []),
         *([_unknown(found)] if found.demand_unknown else []),
     ]
     if not found.is_known:
         return tr("{parts}.", parts=SentenceList([there, *kept], ", "))
-    parts: list[str] = [
-        tr_many("{number} GPU can be released now", "{number} GPUs can be released now", found.release_now)
-    ]
+    parts: list[str] = [tr_many("{number} {GPU|GPUs} can be released now", found.release_now)]
     if found.release_later:
         users = dict.fromkeys(user for pool in found.pools if pool.release is not None for user in pool.release.reclaim)
         parts.append(_later_words(found.release_later, list(users)))
@@ -330,8 +322,7 @@ def _which(pool: PoolDemand, release: Release) -> str:
 
 def _missing(pool: PoolDemand) -> str:
     return tr_many(
-        "{pool}, {model}: {number} GPU is down, silent or removed; its past demand counts.",
-        "{pool}, {model}: {number} GPUs are down, silent or removed; their past demand counts.",
+        "{pool}, {model}: {number} {GPU is|GPUs are} down, silent or removed; {its|their} past demand counts.",
         pool.missing,
         pool=place_name(pool.pool),
         model=card_name(pool.model),

@@ -81,10 +81,7 @@ def reserve_sentence(asked: WhatIfReserve) -> str:
     if asked.releasable is None:
         return tr("How many GPUs can be released is not known.")
     first = tr_many(
-        "With {share} in reserve {number} GPU can be released.",
-        "With {share} in reserve {number} GPUs can be released.",
-        asked.releasable,
-        share=Share(asked.margin, 0),
+        "With {share} in reserve {number} {GPU|GPUs} can be released.", asked.releasable, share=Share(asked.margin, 0)
     )
     worst = asked.worst
     if worst is None:
@@ -94,8 +91,7 @@ def reserve_sentence(asked: WhatIfReserve) -> str:
     if not tested.shortfall_hours:
         return SentenceList([first, tr("No pool would have been short in any of {hours} tested hours.", **hours)], " ")
     second = tr_many(
-        "{pool} would have been short in {short} of {hours} tested hours, by at most {number} GPU.",
-        "{pool} would have been short in {short} of {hours} tested hours, by at most {number} GPUs.",
+        "{pool} would have been short in {short} of {hours} tested hours, by at most {number} {GPU|GPUs}.",
         tested.shortfall_gpus,
         pool=place_name(pool.pool),
         **hours,

@@ -41,10 +41,9 @@ def waiting(rules: Sequence[WaitingRule]) -> str:
     named = [tr("{rule} at {moment}", rule=each.rule, moment=Moment(each.from_ms)) for each in rules[:_NAMED]]
     more = len(rules) - _NAMED
     last = Moment(rules[-1].from_ms)
-    rest = [tr_many("{number} more by {moment}", "{number} more by {moment}", more, moment=last)] if more > 0 else []
+    rest = [tr_many("{number} more by {moment}", more, moment=last)] if more > 0 else []
     return tr_many(
-        "{number} of {rules} rules has too little history and starts later: {named}.",
-        "{number} of {rules} rules have too little history and start later: {named}.",
+        "{number} of {rules} rules {has|have} too little history and {starts|start} later: {named}.",
         len(rules),
         rules=len(RULES),
         named=SentenceList([*named, *rest], ", "),

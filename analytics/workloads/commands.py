@@ -209,8 +209,7 @@ class Ties:
         if self.unseen:
             failed.append(
                 tr_many(
-                    "{number} GPU or host of the same job is not observed ({place}): the job may be working there",
-                    "{number} GPUs or hosts of the same job are not observed (such as {place}): the job may be working there",
+                    "{number} {GPU|GPUs} or {host|hosts} of the same job {is|are} not observed ({|such as }{place}): the job may be working there",
                     len(self.unseen),
                     place=self.unseen[0],
                 )

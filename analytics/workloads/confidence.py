@@ -191,15 +191,13 @@ def _sampling_bound(number: int, *, all_zero: bool) -> Sentence:
     """Return the uncertainty of this many point samples, with 95 %."""
     if all_zero:
         return tr_many(
-            "{number} sample at 0 can hide activity of up to {bound} of the time (95 %)",
-            "{number} samples at 0 can hide activity of up to {bound} of the time (95 %)",
+            "{number} {sample|samples} at 0 can hide activity of up to {bound} of the time (95 %)",
             number,
             bound=_at_least_shown(HIDDEN_AT_MOST / max(number, 1)),
         )
     # the widest normal interval of a share, 1.96 * sqrt(0.25 / n)
     return tr_many(
-        "a share measured with {number} sample has an error of up to {bound} (95 %)",
-        "a share measured with {number} samples has an error of up to {bound} (95 %)",
+        "a share measured with {number} {sample|samples} has an error of up to {bound} (95 %)",
         number,
         bound=_at_least_shown(0.98 / math.sqrt(max(number, 1))),
     )
@@ -255,8 +253,7 @@ def good_record(grade: str, judged: int, right: int) -> list[str]:
     if judged < JUDGED_MIN or right >= wanted * judged:
         return []
     sentence = tr_many(
-        "of {number} finding of this rule with {grade} confidence that was labelled here, {right} was right: {wanted} are needed",
-        "of {number} findings of this rule with {grade} confidence that were labelled here, {right} were right: {wanted} are needed",
+        "of {number} {finding|findings} of this rule with {grade} confidence that {was|were} labelled here, {right} {was|were} right: {wanted} are needed",
         judged,
         grade=tr(grade),
         right=Number(right),

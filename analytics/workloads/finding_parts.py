@@ -64,8 +64,8 @@ def label(key: str, text: str, shown: Callable[[Any], Shown] = shown_plainly) ->
     return Label((key,), lambda known, _: [tr(text, value=shown(known[key]))])
 
 
-def counted(key: str, one: str, many: str) -> Label:
-    return Label((key,), lambda known, _: [tr_many(one, many, int(known[key]))])
+def counted(key: str, text: str) -> Label:
+    return Label((key,), lambda known, _: [tr_many(text, int(known[key]))])
 
 
 def varying(key: str, below: str, by: str) -> Label:
@@ -94,13 +94,13 @@ def words_for(meanings: Mapping[str, str]) -> Callable[[Any], Shown]:
     return shown
 
 
-def _at_the_end(key: str, none: tuple[str, str], some: str) -> Label:
+def _at_the_end(key: str, none: str, some: str) -> Label:
     """Return how many of the finding's GPUs are still in this state at the end of the window."""
 
     def words(known: Known, finding: Finding) -> list[Sentence]:
         gpus = len(finding.gpus)
         if known[key] == 0:
-            return [tr_many(*none, gpus)]
+            return [tr_many(none, gpus)]
         return [tr(some, part=shown_plainly(known[key]), gpus=gpus_of(gpus))]
 
     return Label((key,), words)
@@ -178,24 +178,21 @@ SOURCES = {"process": "process", "allocation": "allocation", "memory": "memory"}
 
 SHARED_LABELS = (
     label("user_source", "source of the user: {value}", words_for(SOURCES)),
-    counted("sample_count", "{number} sample", "{number} samples"),
+    counted("sample_count", "{number} {sample|samples}"),
     label("coverage", "observed {value}", Share),
     label("unconfirmed", "{value} of the time idle by point samples only", Share),
     label("very_likely", "{value} of the time very likely idle: samples at 0 and flat power", Share),
     _by_threshold("held"),
     _by_threshold("reserved"),
-    counted("segment_count", "in {number} interval", "in {number} intervals"),
+    counted("segment_count", "in {number} {interval|intervals}"),
     _at_the_end(
         "gpus_held_now",
-        ("no longer held at the end of the window", "none of the {number} GPUs still held at the end of the window"),
+        "{no longer|none of the {number} GPUs still} held at the end of the window",
         "{part} of {gpus} still held at the end of the window",
     ),
     _at_the_end(
         "gpus_reserved_now",
-        (
-            "no longer allocated at the end of the window",
-            "none of the {number} GPUs still allocated at the end of the window",
-        ),
+        "{no longer|none of the {number} GPUs still} allocated at the end of the window",
         "{part} of {gpus} still allocated without a process at the end of the window",
     ),
     label("longest_h", "longest interval {value} h"),
@@ -212,7 +209,7 @@ SHARED_LABELS = (
     label("reserved_gpu_hours", "{value} GPU-hours allocated without a process"),
     label("used_gpu_hours", "{value} GPU-hours used"),
     label("history_days", "{value} days of history"),
-    counted("workloads", "{number} job", "{number} jobs"),
+    counted("workloads", "{number} {job|jobs}"),
     label("model", "model {value}"),
     label("commands", "commands {value}"),
     label("jobs", "jobs {value}"),

@@ -44,7 +44,7 @@ def agreeing(sentence: str, gpus: int) -> str:
 
 
 def gpus_of(number: int) -> Sentence:
-    return tr_many("{number} GPU", "{number} GPUs", number)
+    return tr_many("{number} {GPU|GPUs}", number)
 
 
 _HOSTS_NAMED = 3
@@ -57,7 +57,7 @@ def gpus_on_hosts(number: int, host: str) -> Sentence:
     hosts = host.split(JOINER) if host else []
     if not hosts:
         return gpus
-    several = tr_many("{number} host", "{number} hosts", len(hosts))
+    several = tr_many("{number} {host|hosts}", len(hosts))
     where = SentenceList([plain(each) for each in hosts], ", ") if len(hosts) <= _HOSTS_NAMED else several
     return tr("{gpus} on {where}", gpus=gpus, where=where)
 

@@ -231,8 +231,7 @@ def may_be_probed(context: Context, rows: pl.DataFrame) -> list[str]:
 STALLED_LABELS = (
     counted(
         "gpus_stalled_now",
-        "{number} GPU still stalled at the end of the window",
-        "{number} GPUs still stalled at the end of the window",
+        "{number} {GPU|GPUs} still stalled at the end of the window",
     ),
     label("stalled_gpu_hours", "{value} GPU-hours stalled"),
     label("idle_draw_w", "idle cards of this model draw {value} W here"),

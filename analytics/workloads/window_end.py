@@ -191,8 +191,7 @@ def _counted_failure(host: str, number: int | None) -> str:
     if number is None:
         return tr("GPUs of {host} are allocated, but their number and names are unknown", host=host)
     return tr_many(
-        "{number} GPU of {host} is allocated by count only, so it is unknown which GPU",
-        "{number} GPUs of {host} are allocated by count only, so it is unknown which GPUs",
+        "{number} {GPU|GPUs} of {host} {is|are} allocated by count only, so it is unknown which {GPU|GPUs}",
         number,
         host=host,
     )

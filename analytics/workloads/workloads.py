@@ -159,8 +159,7 @@ def seen_long_enough(found: pl.DataFrame) -> list[str]:
     if (days or 0) < PEAK_MIN_DAYS:
         failed.append(
             tr_many(
-                "memory was observed on {number} day, {wanted} are needed: a rare step may need more",
-                "memory was observed on {number} days, {wanted} are needed: a rare step may need more",
+                "memory was observed on {number} {day|days}, {wanted} are needed: a rare step may need more",
                 days or 0,
                 wanted=Number(PEAK_MIN_DAYS),
             )

@@ -84,15 +84,15 @@ def _several(view: View, chosen: Sequence[Finding]) -> list[Any]:
     """Sums only of what adds up: several findings may be about the same hours of the same GPUs."""
     said = tr(
         "{findings}: {gpus}, {part} of them reclaimable",
-        findings=tr_many("{number} finding chosen", "{number} findings chosen", len(chosen)),
-        gpus=tr_many("{number} GPU", "{number} GPUs", len({gpu for each in chosen for gpu in each.gpus})),
+        findings=tr_many("{number} {finding|findings} chosen", len(chosen)),
+        gpus=tr_many("{number} {GPU|GPUs}", len({gpu for each in chosen for gpu in each.gpus})),
         part=Number(len(to_take(chosen))),
     )
     lines = [
         html.Li([html.Code(each.finding_id), " ", heading(each, view.report.review)]) for each in chosen[:_MOST_NAMED]
     ]
     rest = len(chosen) - len(lines)
-    more = tr_many("and {number} more finding", "and {number} more findings", rest)
+    more = tr_many("and {number} more {finding|findings}", rest)
     return [html.H3(said), html.Ul([*lines, *([html.Li(more)] if rest else [])])]
 
 
@@ -153,10 +153,7 @@ def _words(view: View) -> str:
     found, report = totals(view.report.review.shown), view.report
     first = (
         tr_many(
-            "{number} finding about {gpus}",
-            "{number} findings about {gpus}",
-            found.findings,
-            gpus=tr_many("{number} GPU", "{number} GPUs", found.gpus),
+            "{number} {finding|findings} about {gpus}", found.findings, gpus=tr_many("{number} {GPU|GPUs}", found.gpus)
         )
         if found.findings
         else tr("No findings: the rules with enough history found nothing in this window.")
@@ -167,7 +164,7 @@ def _words(view: View) -> str:
         [
             with_waiting(report.review, first),
             *([more_of_low(low)] if low else []),
-            *([tr_many("{number} snoozed", "{number} snoozed", hidden)] if hidden else []),
+            *([tr_many("{number} snoozed", hidden)] if hidden else []),
             *([release_sentence(given)] if given is not None else []),
         ]
     )

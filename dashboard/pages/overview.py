@@ -49,9 +49,7 @@ def _to_recommendations(view: View) -> dict[str, str]:
             others=Number(len(found.to_look_at)),
         ),
         "/findings": tr_many(
-            "{number} finding with its evidence and command",
-            "All {number} findings with evidence and commands",
-            findings,
+            "{|All }{number} {finding with its evidence and command|findings with evidence and commands}", findings
         ),
     }
 

@@ -126,16 +126,13 @@ def _settings(view: View) -> html.Section:
     changed, unchanged = (
         [each for each in found if each not in agents and each.is_set == is_set] for is_set in (True, False)
     )
-    defaults = tr_many("{number} setting with its default", "{number} settings with their defaults", len(unchanged))
+    defaults = tr_many("{number} {setting|settings} with {its default|their defaults}", len(unchanged))
     summary = html.Summary(tr("Settings of agents, as this machine has them: each agent has its own"))
     question = tr(
         "Which thresholds are the figures made with, and where was each set? They are changed in the config file."
     )
     finding = tr_many(
-        "{number} of {all} settings is not its default.",
-        "{number} of {all} settings are not their defaults.",
-        len(own),
-        all=Number(len(found)),
+        "{number} of {all} settings {is|are} not {its default|their defaults}.", len(own), all=Number(len(found))
     )
     return panel(
         name="settings",

@@ -157,8 +157,7 @@ def _of_gpus(view: View, colours: Palette) -> _Picture:
         rows=rows,
         labels=rows.labels(_names_of_gpus(view, timeline, sort)),
         label=tr_many(
-            "Timeline: the state of {number} GPU in every {width} from {since} to {until}.",
-            "Timeline: the state of {number} GPUs in every {width} from {since} to {until}.",
+            "Timeline: the state of {number} {GPU|GPUs} in every {width} from {since} to {until}.",
             len(timeline.gpus),
             width=width,
             since=Moment(visible(view)[0]),
@@ -234,14 +233,12 @@ def _of_groups(view: View, colours: Palette, kind: str) -> _Picture:
     when = {"width": width, "since": Moment(visible(view)[0]), "until": Moment(visible(view)[1])}
     pools, hosts = (
         tr_many(
-            "Timeline: shares of the states of {number} pool in every {width} from {since} to {until}.",
-            "Timeline: shares of the states of {number} pools in every {width} from {since} to {until}.",
+            "Timeline: shares of the states of {number} {pool|pools} in every {width} from {since} to {until}.",
             count,
             **when,
         ),
         tr_many(
-            "Timeline: shares of the states of {number} host in every {width} from {since} to {until}.",
-            "Timeline: shares of the states of {number} hosts in every {width} from {since} to {until}.",
+            "Timeline: shares of the states of {number} {host|hosts} in every {width} from {since} to {until}.",
             count,
             **when,
         ),

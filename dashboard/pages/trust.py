@@ -77,7 +77,7 @@ def _prices(view: View) -> Table:
     own = [costs.price_of(gpu) for gpu in view.part.inside.segments["gpu"].unique().sort()]
     every = prices_in_force(costs.prices, ())
     rows = tuple(price for price in every.rows if price in own)
-    known = tr_many("{number} price of these GPUs is known.", "{number} prices of these GPUs are known.", len(rows))
+    known = tr_many("{number} {price|prices} of these GPUs {is|are} known.", len(rows))
     return replace(every, rows=rows, headline=known)
 
 

@@ -79,7 +79,7 @@ def _fields(view: View, fleet: ReplayFleet, choices: WhatIfChoices) -> html.Fiel
                             f"{GPUS_OF}{name}",
                             tr("GPUs to add in {pool}", pool=place_name(name)),
                             more.get(name),
-                            tr_many("{number} GPU today", "{number} GPUs today", there),
+                            tr_many("{number} {GPU|GPUs} today", there),
                         )
                         for name, there in resizable(fleet).items()
                     ),

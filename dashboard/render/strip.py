@@ -106,7 +106,7 @@ def group_words(view: View, timeline: GroupTimeline, rows: TimelineRows) -> dict
         tr(
             "{name} \N{MIDDLE DOT} {gpus}",
             name=place_name(name),
-            gpus=tr_many("{number} GPU", "{number} GPUs", totals.gpus),
+            gpus=tr_many("{number} {GPU|GPUs}", totals.gpus),
         )
         for name, totals in zip(timeline.names, timeline.totals, strict=True)
     )

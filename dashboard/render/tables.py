@@ -42,7 +42,7 @@ def section_tables(
     nothing = [row for place, row in enumerate(section.cells) if place in empty]
     rest = [] if first is None else rows[first:]
     more = section.rest if section.shown == first and not empty else tr("and {number} more", number=Number(len(rest)))
-    none = tr_many("{number} more with nothing", "{number} more with nothing", len(nothing))
+    none = tr_many("{number} more with nothing", len(nothing))
     return [
         *([table(view, colours, section, rows[:first], look)] if rows else []),
         *(

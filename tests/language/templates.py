@@ -17,14 +17,15 @@ import analytics
 from analytics.glossary import STATUSES
 from analytics.language.catalogue import catalogue
 from analytics.language.language import Sentence, SentenceList
+from analytics.language.sentences import both_forms
 from analytics.tables.finding_heading import evidence
 from analytics.workloads.model import GRADES, Finding
 from fallow.config import SETTINGS
 
 ROOT = Path(analytics.__file__).parent
-_SAYERS = {"tr": (0, 1), "tr_many": (0, 2), "translate": (0, 1), "of_gpus": (0, 2), "said": (1, 1)} | {
+_SAYERS = {"tr": (0, 1), "tr_many": (0, 1), "translate": (0, 1), "of_gpus": (0, 2), "said": (1, 1)} | {
     "label": (1, 1),
-    "counted": (1, 2),
+    "counted": (1, 1),
     "varying": (1, 1),
     "rank_label": (0, 1),
     "bounded": (1, 1),
@@ -74,7 +75,8 @@ def literals() -> frozenset[str]:
     """Every string in the code: a text that is none of them is said no more."""
     every = (node for path in files() for node in ast.walk(_tree(path)))
     strings = {node.value for node in every if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    return frozenset(strings | {each.one for each in _of_pages()} | set(LOOKED_UP))
+    written = {form for each in strings for form in both_forms(each)}
+    return frozenset(written | {each.one for each in _of_pages()} | set(LOOKED_UP))
 
 
 def is_said(text: str) -> bool:
@@ -91,7 +93,7 @@ def names_passed(path: Path) -> Iterator[tuple[ast.Call, set[str], set[str]]]:
         given = {each.arg for each in call.keywords}
         if texts and None not in given:
             number = {"number"} if _name(call.func) == "tr_many" else set()
-            wanted = {name.split(".")[0] for text in texts for name in fields(text)}
+            wanted = {name.split(".")[0] for text in texts for form in both_forms(text) for name in fields(form)}
             yield call, wanted, {each for each in given if each} | number
 
 
@@ -129,7 +131,8 @@ def _of_file(path: Path) -> Iterator[Template]:
         first, count = _SAYERS.get(_name(node.func), (0, 0)) if isinstance(node, ast.Call) else (0, 0)
         if isinstance(node, ast.Call) and count and node.args[first:]:
             where = f"{place(path)}:{node.lineno}"
-            for forms in _forms(path, node.args[first:], count):
+            is_plural = _name(node.func) in {"tr_many", "counted"}
+            for forms in _forms(path, node.args[first:], count, is_plural=is_plural):
                 yield Template(forms[0], forms[1] if len(forms) > 1 else None, where)
     if "analytics.language.sentences" in path.read_text(encoding="utf-8"):
         yield from _braced(path, tree)
@@ -141,7 +144,7 @@ def _name(function: ast.expr) -> str:
     )
 
 
-def _forms(path: Path, arguments: list[ast.expr], count: int) -> Iterator[tuple[str, ...]]:
+def _forms(path: Path, arguments: list[ast.expr], count: int, *, is_plural: bool) -> Iterator[tuple[str, ...]]:
     first = arguments[0]
     if isinstance(first, ast.Starred):
         yield from (each for each in _pairs(_constant(path, first.value)))
@@ -151,7 +154,7 @@ def _forms(path: Path, arguments: list[ast.expr], count: int) -> Iterator[tuple[
     if count > 1 and one:
         yield one[0], *(many or one)
     elif count == 1:
-        yield from ((each,) for each in one)
+        yield from (both_forms(each) if is_plural or "|" in each else (each,) for each in one)
 
 
 def _texts(path: Path, argument: ast.expr) -> Iterator[str]:
@@ -205,9 +208,10 @@ def _braced(path: Path, tree: ast.Module) -> Iterator[Template]:
         pairs = [pair for pair in _pairs(value) if all(isinstance(each, str) for each in pair)]
         of_pairs = {text for pair in pairs for text in pair}
         yield from (Template(one, many, where) for one, many in pairs if _is_template(one))
-        yield from (
-            Template(text, None, where) for text in _strings(value) if _is_template(text) and text not in of_pairs
-        )
+        for text in _strings(value):
+            if _is_template(text) and text not in of_pairs:
+                one, many = both_forms(text)
+                yield Template(one, None if one == many else many, where)
 
 
 def _is_template(text: str) -> bool:

@@ -24,10 +24,7 @@ def overlapping(data: Data) -> Iterator[Remark]:
             "{gpu}: {allocations}", gpu=worst["gpu"], allocations=named(worst["allocations"].split("+"), "allocation")
         )
         sentence = tr_many(
-            "{number} GPU named by several allocations at once, for {hours} GPU-hours (such as {example}): the time counts once, "
-            "and every user with an allocation counts as its user",
-            "{number} GPUs named by several allocations at once, for {hours} GPU-hours (such as {example}): the time counts once, "
-            "and every user with an allocation counts as its user",
+            "{number} {GPU|GPUs} named by several allocations at once, for {hours} GPU-hours (such as {example}): the time counts once, and every user with an allocation counts as its user",
             found["gpu"].n_unique(),
             hours=GpuHours(int(found.select(SPAN_MS.sum()).item())),
             example=example,
@@ -41,8 +38,7 @@ def contradicting(data: Data) -> Iterator[Remark]:
     if len(backward):
         example = _name(backward.row(0, named=True))
         sentence = tr_many(
-            "{number} allocation with an end before the start (such as {example}): left out",
-            "{number} allocations with an end before the start (such as {example}): left out",
+            "{number} {allocation|allocations} with an end before the start (such as {example}): left out",
             len(backward),
             example=example,
         )

@@ -67,8 +67,7 @@ def left_out(data: Data) -> Iterator[Remark]:
     if unnamed := ordered[MOST_NAMED:]:
         number = sum(len(files) for _, files in unnamed)
         sentence = tr_many(
-            "{number} more file of {hosts} is left out; `fallow lake check` names it",
-            "{number} more files of {hosts} are left out; `fallow lake check` names them",
+            "{number} more {file|files} of {hosts} {is|are} left out; `fallow lake check` names {it|them}",
             number,
             hosts=hosts_of(len({host for (host, _), _ in unnamed})),
         )
@@ -101,8 +100,7 @@ def _sentence(data: Data, host: str, table: str, files: Sequence[tuple[str, str]
     dates = [date for date, _ in files]
     faults = [tr(words) for kind, words in FAULT_WORDS.items() if kind in {kind for _, kind in files}]
     return tr_many(
-        "{host}: {number} file of the table {table} on {days} is left out ({fault}): {missing}; `fallow lake check` names it",
-        "{host}: {number} files of the table {table} on {days} are left out ({fault}): {missing}; `fallow lake check` names them",
+        "{host}: {number} {file|files} of the table {table} on {days} {is|are} left out ({fault}): {missing}; `fallow lake check` names {it|them}",
         len(files),
         host=host or tr("no host"),
         table=table,

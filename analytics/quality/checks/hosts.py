@@ -28,9 +28,7 @@ def ahead(data: Data) -> Iterator[Remark]:
         )
         yield Remark("clock_ahead", sentence, 1, host)
     if (more := len(ordered) - MOST_NAMED) > 0:
-        sentence = tr_many(
-            "the clocks of {number} more host are ahead too", "the clocks of {number} more hosts are ahead too", more
-        )
+        sentence = tr_many("the clocks of {number} more {host|hosts} are ahead too", more)
         yield Remark("clock_ahead", sentence, more)
 
 
@@ -44,8 +42,7 @@ def stepped(data: Data) -> Iterator[Remark]:
         )
         last = data.steps.sort("time").row(-1, named=True)
         sentence = tr_many(
-            "the clock of {hosts} jumped, {number} time in all, last at {last}: repeated time counts once, skipped time is unknown",
-            "the clock of {hosts} jumped, {number} times in all, last at {last}: repeated time counts once, skipped time is unknown",
+            "the clock of {hosts} jumped, {number} {time|times} in all, last at {last}: repeated time counts once, skipped time is unknown",
             len(data.steps),
             hosts=named(list(hosts["host"]), "host"),
             last=Stamp(last["time"]),
@@ -75,14 +72,8 @@ _OVERLAP_MIN_MS = HOUR_MS
 """A swapped card has gone before the next one is observed; two machines continue beside each other."""
 
 
-_AT_ONCE = (
-    "{number} GPU reported by several hosts at once: {gpus}; that time counts once, for the host that observed it last",
-    "{number} GPUs reported by several hosts at once: {gpus}; that time counts once, for the host that observed it last",
-)
-_MOVED = (
-    "{number} GPU moved between hosts: {gpus}; each host has the time that it observed",
-    "{number} GPUs moved between hosts: {gpus}; each host has the time that it observed",
-)
+_AT_ONCE = "{number} {GPU|GPUs} reported by several hosts at once: {gpus}; that time counts once, for the host that observed it last"
+_MOVED = "{number} {GPU|GPUs} moved between hosts: {gpus}; each host has the time that it observed"
 
 _SPILL_MS = HOUR_MS // 4
 """An hour's last row may reach over its end: by three intervals, five minutes each at most."""
@@ -109,10 +100,10 @@ def several_hosts(data: Data) -> Iterator[Remark]:
     yield from _remark(moved.join(twice, on="gpu", how="anti"), "gpu_moved", _MOVED)
 
 
-def _remark(gpus: pl.DataFrame, kind: str, forms: tuple[str, str]) -> Iterator[Remark]:
+def _remark(gpus: pl.DataFrame, kind: str, template: str) -> Iterator[Remark]:
     if len(gpus):
         each = [_gpu_with_hosts(gpu, hosts) for gpu, hosts in gpus.select("gpu", "host").head(MOST_NAMED).rows()]
-        yield Remark(kind, tr_many(*forms, len(gpus), gpus=named(each, "GPU", len(gpus))), len(gpus), each[0])
+        yield Remark(kind, tr_many(template, len(gpus), gpus=named(each, "GPU", len(gpus))), len(gpus), each[0])
 
 
 def _gpu_with_hosts(gpu: str, hosts: Sequence[str]) -> Sentence:
@@ -140,10 +131,7 @@ def shared_names(data: Data) -> Iterator[Remark]:
         overlap_ms = min(first["until"], first["last"]) - first["first"]
         example = tr("{gpu} and {other} at {slot}", gpu=first["before"], other=first["gpu"], slot=first["pci_bus_id"])
         sentence = tr_many(
-            "{host}: two machines seem to write under this name, because {number} slot held two GPUs at once ({example}, {hours} "
-            "hours); every GPU is counted, but users and host figures are mixed: give each machine its own name in agent.host",
-            "{host}: two machines seem to write under this name, because {number} slots held two GPUs at once ({example}, {hours} "
-            "hours); every GPU is counted, but users and host figures are mixed: give each machine its own name in agent.host",
+            "{host}: two machines seem to write under this name, because {number} {slot|slots} held two GPUs at once ({example}, {hours} hours); every GPU is counted, but users and host figures are mixed: give each machine its own name in agent.host",
             rows["pci_bus_id"].n_unique(),
             host=str(host),
             example=example,

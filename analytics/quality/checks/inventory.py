@@ -16,16 +16,13 @@ def unlisted(data: Data) -> Iterator[Remark]:
     absent = [gpu for gpu in gpus if gpu not in data.inventory.devices]
     if absent:
         sentence = tr_many(
-            "{number} GPU without an inventory entry: model, memory and pool are unknown",
-            "{number} GPUs without an inventory entry: model, memory and pool are unknown",
-            len(absent),
+            "{number} {GPU|GPUs} without an inventory entry: model, memory and pool are unknown", len(absent)
         )
         yield Remark("no_inventory", sentence, len(absent), absent[0])
     nameless = [gpu for gpu in gpus if gpu in data.inventory.devices and not _has_model(data, gpu)]
     if nameless:
         sentence = tr_many(
-            "{number} GPU without a model name: its cost is unknown, and so is whether a smaller card would do",
-            "{number} GPUs without a model name: their cost is unknown, and so is whether a smaller card would do",
+            "{number} {GPU|GPUs} without a model name: {its|their} cost is unknown, and so is whether a smaller card would do",
             len(nameless),
         )
         yield Remark("no_model", sentence, len(nameless), nameless[0])
@@ -40,10 +37,7 @@ def unpriced(data: Data) -> Iterator[Remark]:
     if models:
         ranked = sorted(models, key=lambda name: (-models[name], name))
         sentence = tr_many(
-            "{number} GPU without a price: {models}; every cost that includes it is left out; add its price to the file "
-            "in money.prices",
-            "{number} GPUs without a price: {models}; every cost that includes them is left out; add their price to the file "
-            "in money.prices",
+            "{number} {GPU|GPUs} without a price: {models}; every cost that includes {it|them} is left out; add {its|their} price to the file in money.prices",
             models.total(),
             models=named(ranked, "model"),
         )
@@ -60,11 +54,7 @@ def simulated(data: Data) -> Iterator[Remark]:
     gpus = data.segments["gpu"].unique().sort()
     unreal = [gpu for gpu in gpus if data.inventory.simulated(gpu)]
     if unreal:
-        sentence = tr_many(
-            "{number} GPU simulated: their figures are no measurements",
-            "{number} GPUs simulated: their figures are no measurements",
-            len(unreal),
-        )
+        sentence = tr_many("{number} {GPU|GPUs} simulated: their figures are no measurements", len(unreal))
         if len(unreal) < len(gpus):
             sentence = tr(
                 "{part} of {all} GPUs simulated: their figures are no measurements",

@@ -37,10 +37,7 @@ def unobserved(data: Data) -> Iterator[Remark]:
     if len(hosts) > MOST_NAMED:
         unnamed_ms, more = int(hosts["unknown_ms"][MOST_NAMED:].sum()), len(hosts) - MOST_NAMED
         sentence = tr_many(
-            "{number} more host: {hours} GPU-hours not observed",
-            "{number} more hosts: {hours} GPU-hours not observed",
-            more,
-            hours=GpuHours(unnamed_ms),
+            "{number} more {host|hosts}: {hours} GPU-hours not observed", more, hours=GpuHours(unnamed_ms)
         )
         yield Remark("unobserved", sentence, more)
 
@@ -60,10 +57,7 @@ def silent(data: Data) -> Iterator[Remark]:
         yield Remark("silent", sentence, row["gpus"], row["host"])
     if (more := len(quiet) - MOST_NAMED) > 0:
         sentence = tr_many(
-            "{number} more host silent at the end of the window; {left_out}",
-            "{number} more hosts silent at the end of the window; {left_out}",
-            more,
-            left_out=_LEFT_OUT,
+            "{number} more {host|hosts} silent at the end of the window; {left_out}", more, left_out=_LEFT_OUT
         )
         yield Remark("silent", sentence, more)
     alone = gpus.join(hosts.select("host", host_last="last"), on="host")
@@ -94,8 +88,7 @@ def unmeasured(data: Data) -> Iterator[Remark]:
     never = sums.filter("whole", pl.col("util_ms") == 0).sort("gpu")
     if len(never):
         sentence = tr_many(
-            "{number} GPU never reported utilization: its use is unknown, not zero",
-            "{number} GPUs never reported utilization: their use is unknown, not zero",
+            "{number} {GPU|GPUs} never reported utilization: {its|their} use is unknown, not zero",
             len(never),
         )
         yield Remark("unmeasured", sentence, len(never), never["gpu"][0])

@@ -139,19 +139,9 @@ def _others(report: Report) -> str:
     """Return what the body leaves out. It does not name attachments, because each site chooses its documents."""
     found = report.recommendations
     rest = max(0, len(found.ranked) - DECISIONS)
-    more = [tr_many("{number} more recommendation.", "{number} more recommendations.", rest)] if rest else []
+    more = [tr_many("{number} more {recommendation|recommendations}.", rest)] if rest else []
     look = len(found.to_look_at)
-    unsure = (
-        [
-            tr_many(
-                "{number} recommendation has no known value.",
-                "{number} recommendations have no known value.",
-                look,
-            )
-        ]
-        if look
-        else []
-    )
+    unsure = [tr_many("{number} {recommendation has|recommendations have} no known value.", look)] if look else []
     return SentenceList(
         [*more, *unsure, tr("The HTML report has the evidence; `fallow recommendations` lists all recommendations.")],
         " ",
