@@ -52,45 +52,7 @@ def allocation_list(found: Sequence[ListedAllocation], window: Window, measured_
         return None
     spent = GpuHours(sum(each.gpu_ms or 0.0 for each in found))
     unknown = sum(each.gpu_ms is None for each in found)
-    until = Moment(measured_ms if window.until_ms is None else min(window.until_ms, measured_ms))
-    running = sum(each.end is None for each in found)
-    shares = sum(each.gpu_share_ratio is not None for each in found)
-    to_come = sum(each.end is not None and each.end > measured_ms for each in found)
     size = tr_many("{number} {allocation|allocations}, {hours} GPU-hours", len(found), hours=spent)
-    notes = [
-        *(
-            [
-                tr_many(
-                    "{number} {allocation is|allocations are} still running: {its|their} GPU-hours count up to {until}.",
-                    running,
-                    until=until,
-                )
-            ]
-            if running
-            else []
-        ),
-        *(
-            [
-                tr_many(
-                    "{number} {allocation ends|allocations end} after the newest sample: {its|their} GPU-hours count up to {until}.",
-                    to_come,
-                    until=until,
-                )
-            ]
-            if to_come
-            else []
-        ),
-        *(
-            [
-                tr_many(
-                    "{number} {allocation has|allocations have} a share of {its|their} GPUs: {its|their} GPU-hours count that share.",
-                    shares,
-                )
-            ]
-            if shares
-            else []
-        ),
-    ]
     return Table(
         name="allocations",
         title=tr("Allocations"),
@@ -122,8 +84,29 @@ def allocation_list(found: Sequence[ListedAllocation], window: Window, measured_
             *_ACCOUNTED,
         ),
         rows=tuple(found),
-        notes=tuple(notes),
+        notes=tuple(_counted_notes(found, window, measured_ms)),
     )
+
+
+def _counted_notes(found: Sequence[ListedAllocation], window: Window, measured_ms: int) -> Iterator[str]:
+    until = Moment(measured_ms if window.until_ms is None else min(window.until_ms, measured_ms))
+    if running := sum(each.end is None for each in found):
+        yield tr_many(
+            "{number} {allocation is|allocations are} still running: {its|their} GPU-hours count up to {until}.",
+            running,
+            until=until,
+        )
+    if to_come := sum(each.end is not None and each.end > measured_ms for each in found):
+        yield tr_many(
+            "{number} {allocation ends|allocations end} after the newest sample: {its|their} GPU-hours count up to {until}.",
+            to_come,
+            until=until,
+        )
+    if shares := sum(each.gpu_share_ratio is not None for each in found):
+        yield tr_many(
+            "{number} {allocation has|allocations have} a share of {its|their} GPUs: {its|their} GPU-hours count that share.",
+            shares,
+        )
 
 
 def _places(each: ListedAllocation) -> str:

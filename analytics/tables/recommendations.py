@@ -235,30 +235,27 @@ def _waste_headline(found: Recommendations) -> str:
 
 def _wasted(spent: Waste, rest_cents: int) -> str:
     """Return the waste, and the remainder after recommendations of at least medium confidence."""
+    hours = GpuHours(spent.gpu_ms)
     if spent.cents is None:
-        hours = GpuHours(spent.gpu_ms)
         if spent.open_ms:
             return tr("Up to {hours} GPU-hours were wasted; no price is known.", hours=hours)
         return tr("{hours} GPU-hours were wasted; no price is known.", hours=hours)
+    amount, rest = (Amount(from_cents(cents), spent.currency) for cents in (spent.cents, rest_cents))
     if spent.open_cents:
         return tr(
             "Between {least} and {amount} was wasted (up to {hours} GPU-hours); recommendations act on all but {rest}.",
             least=Amount(from_cents(spent.cents - spent.open_cents), spent.currency),
-            amount=Amount(from_cents(spent.cents), spent.currency),
-            hours=GpuHours(spent.gpu_ms),
-            rest=Amount(from_cents(rest_cents), spent.currency),
+            amount=amount,
+            hours=hours,
+            rest=rest,
         )
     if spent.cents == rest_cents:
-        return tr(
-            "{amount} was wasted ({hours} GPU-hours); no recommendation acts on it.",
-            amount=Amount(from_cents(spent.cents), spent.currency),
-            hours=GpuHours(spent.gpu_ms),
-        )
+        return tr("{amount} was wasted ({hours} GPU-hours); no recommendation acts on it.", amount=amount, hours=hours)
     return tr(
         "{amount} was wasted ({hours} GPU-hours); recommendations act on all but {rest}.",
-        amount=Amount(from_cents(spent.cents), spent.currency),
-        hours=GpuHours(spent.gpu_ms),
-        rest=Amount(from_cents(rest_cents), spent.currency),
+        amount=amount,
+        hours=hours,
+        rest=rest,
     )
 
 
@@ -306,46 +303,27 @@ def who_acts(each: Recommendation) -> str:
 
 def decision(each: Recommendation) -> str:
     """Return the recommendation in a few words: `release 4 GPUs of train, never used`."""
-    number, place = len(each.gpus_now or each.gpus), _place(each)
+    number = len(each.gpus_now or each.gpus)
+    place = plain(each.host) if each.host and JOINER not in each.host else place_name(each.pool)
+    if each.kind.name == "off_peak":
+        return tr("use the off-peak hours of {place}", place=place)
     kept = each.action == "return" and not each.gpus_now
-    kind = each.kind.name
-    words = _DECISIONS.get("kept" if kept else kind)
-    if words is not None and (each.action != "right-size" or each.packing is not None):
-        return words(number, place)
+    template = _DECISIONS.get("kept" if kept else each.kind.name)
+    if template is not None and (each.action != "right-size" or each.packing is not None):
+        return tr_many(template, number, place=place)
     what = each.evidence[0].sentence if each.evidence else tr("with wasted time")
     return tr_many("{number} {GPU|GPUs} on {place} {what}", number, place=place, what=what)
 
 
-def _place(each: Recommendation) -> str:
-    return plain(each.host) if each.host and JOINER not in each.host else place_name(each.pool)
-
-
-_DECISIONS: Mapping[str, Callable[[int, str], str]] = {
-    "kept": lambda number, place: tr_many(
-        "keep {number} unused {GPU|GPUs} of {place}: the pool may need {it|them}", number, place=place
-    ),
-    "never_used": lambda number, place: tr_many(
-        "release {number} {GPU|GPUs} of {place}, never used", number, place=place
-    ),
-    "left_free": lambda number, place: tr_many(
-        "release {number} {GPU|GPUs} of {place}, unallocated for more than two weeks", number, place=place
-    ),
-    "surplus": lambda number, place: tr_many(
-        "release {number} {GPU|GPUs} of {place} that {is|are} not needed", number, place=place
-    ),
-    "faulty": lambda number, place: tr_many(
-        "repair {number} {GPU|GPUs} on {place} that {was|were} down", number, place=place
-    ),
-    "allocated_idle": lambda number, place: tr_many(
-        "reclaim {number} {GPU|GPUs} on {place}, allocated without a process", number, place=place
-    ),
-    "held_idle": lambda number, place: tr_many(
-        "reclaim {number} {GPU|GPUs} on {place}, held idle", number, place=place
-    ),
-    "off_peak": lambda _, place: tr("use the off-peak hours of {place}", place=place),
-    "oversized": lambda number, place: tr_many(
-        "pack the workloads of {number} {GPU|GPUs} of {place} on fewer cards", number, place=place
-    ),
+_DECISIONS: Mapping[str, str] = {
+    "kept": "keep {number} unused {GPU|GPUs} of {place}: the pool may need {it|them}",
+    "never_used": "release {number} {GPU|GPUs} of {place}, never used",
+    "left_free": "release {number} {GPU|GPUs} of {place}, unallocated for more than two weeks",
+    "surplus": "release {number} {GPU|GPUs} of {place} that {is|are} not needed",
+    "faulty": "repair {number} {GPU|GPUs} on {place} that {was|were} down",
+    "allocated_idle": "reclaim {number} {GPU|GPUs} on {place}, allocated without a process",
+    "held_idle": "reclaim {number} {GPU|GPUs} on {place}, held idle",
+    "oversized": "pack the workloads of {number} {GPU|GPUs} of {place} on fewer cards",
 }
 
 
@@ -450,14 +428,15 @@ def _reason(action: Action | None) -> str:
     return "" if action is None or not action.reason else plain(action.reason, 200)
 
 
-def _amount(cents: int | None) -> float | None:
-    return None if cents is None else cents / 100
-
-
 _DECISION = column("recommendation", tr("recommendation"), "sentence", _linked)
 _OWNER = column("owner", tr("who acts"), "words", who_acts, "owner")
 _COST = column(
-    "cost", tr("wasted in this window"), "money", cost_cell, lambda each: _amount(each.cents), json_type="number"
+    "cost",
+    tr("wasted in this window"),
+    "money",
+    cost_cell,
+    lambda each: Number(from_cents(each.cents)),
+    json_type="number",
 )
 _GPUS = column("gpus", tr("GPUs"), "count", lambda each: len(each.gpus_now))
 _DEADLINE = column("deadline", tr("deadline"), "day", lambda each: Date(each.deadline))
