@@ -13,7 +13,7 @@ from analytics.language.quantities import GpuHours, Moment, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.tables.names import RULE
-from analytics.tables.table import Column, Table, column, fact, single
+from analytics.tables.table import Column, Table, column, fact, for_programs, single
 from fallow.schema import STATES
 
 _NAMED = 3
@@ -273,8 +273,8 @@ def _rule_grades(found: Evaluation) -> Table:
         fact("findings", "count"),
         *_proportion("precision"),
     )
-    rows = tuple(grade for rule in found.rules for grade in rule.by_grade)
-    return Table("rules_by_confidence", "", "", "", columns, rows, audience="programs")
+    rows = (grade for rule in found.rules for grade in rule.by_grade)
+    return for_programs("rules_by_confidence", columns, rows)
 
 
 def _recorded_states(found: Evaluation) -> Table:
@@ -286,8 +286,8 @@ def _recorded_states(found: Evaluation) -> Table:
         fact("labelled_gpu_hours", "gpu_hours", lambda state: recorded(state)[1]),
         fact("agreed_share", "share", lambda state: ratio(*recorded(state))),
     )
-    rows = tuple(state for state in STATES[1:] if recorded(state)[1])
-    return Table("recorded_states", "", "", "", columns, rows, audience="programs")
+    rows = (state for state in STATES[1:] if recorded(state)[1])
+    return for_programs("recorded_states", columns, rows)
 
 
 def _counts(found: Evaluation) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 from analytics.glossary import state_label
 from analytics.language.language import Sentence, SentenceList
@@ -13,7 +13,7 @@ from analytics.money.energy import KNOWN_MIN
 from analytics.money.prices import Price
 from analytics.money.window_money import Money
 from analytics.states import UNUSED
-from analytics.tables.names import GPUS, MODEL, place_name
+from analytics.tables.names import GPUS, MODEL, POOL
 from analytics.tables.table import Table, column
 from analytics.workloads.model import at_most_below
 
@@ -22,7 +22,6 @@ _LISTED = 12
 
 def prices(money: Money) -> Table:
     """Return a row per model and pool, with the date and the source of its price."""
-    rest = len(money.basis) - _LISTED
     return Table(
         name="prices",
         title=tr("Prices"),
@@ -30,7 +29,7 @@ def prices(money: Money) -> Table:
         headline=_headline(money),
         columns=(
             MODEL,
-            column("pool", tr("pool"), "pool", lambda basis: place_name(basis.pool), "pool"),
+            POOL,
             GPUS,
             column(
                 "price_per_gpu_hour",
@@ -53,17 +52,16 @@ def prices(money: Money) -> Table:
         ),
         rows=tuple(money.basis),
         shown=_LISTED,
-        rest=tr("and {number} more", number=rest),
-        notes=tuple(_notes(money, money.remarks)),
+        rest=tr("and {number} more", number=len(money.basis) - _LISTED),
+        notes=tuple(_notes(money)),
         wide=True,
     )
 
 
 def _headline(money: Money) -> str:
-    priced = [each for each in money.basis if each.price is not None]
     if not money.basis:
         return tr("No GPU has a price in this window.")
-    if not priced:
+    if all(each.price is None for each in money.basis):
         return tr("No price is known, so no cost is shown.")
     if money.missing:
         unpriced = GpuHours(money.accounts.total.unpriced_ms)
@@ -76,20 +74,17 @@ def price_source(price: Price) -> str:
     return price.source + ("" if price.stated is None else f" ({price.stated})")
 
 
-def _notes(money: Money, remarks: Sequence[str]) -> list[str]:
-    """Return notes about the prices for readers of the costs."""
+def _notes(money: Money) -> Iterator[str]:
+    """Yield notes about the prices for readers of the costs."""
     listed = {gpu for each in money.basis if each.price and each.price.origin == "catalog" for gpu in each.names}
-    notes: list[str] = []
     if listed:
-        notes.append(
-            tr_many(
-                "{number} {GPU has a|GPUs have} public on-demand {price|prices}, which {is|are} not what you pay: set your own {price|prices} in money.prices.",
-                len(listed),
-            )
+        yield tr_many(
+            "{number} {GPU has a|GPUs have} public on-demand {price|prices}, which {is|are} not what you pay: set your own {price|prices} in money.prices.",
+            len(listed),
         )
     if money.needs_exchange:
-        notes.append(tr("the catalog is in USD: add an exchange line (docs/money.md)"))
-    return [*notes, *remarks]
+        yield tr("the catalog is in USD: add an exchange line (docs/money.md)")
+    yield from money.remarks
 
 
 def energy(money: Money) -> Table:

@@ -12,7 +12,7 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, Number
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.names import CONFIDENCE, MODEL, POOL, card_name, place_name
-from analytics.tables.table import LinkedCell, Table, column, fact, flag, record_column, rows_column
+from analytics.tables.table import Column, LinkedCell, Table, column, column_of, fact, flag, record_column, rows_column
 from analytics.tables.value import FREED, freed_words
 from analytics.workloads.packing import MIG, SM_ACTIVITY, PackedCard, PackedWork, Packing
 
@@ -70,18 +70,10 @@ def _frees(packing: Packing) -> str:
     """The answer for one pool: MIG would free 3 of 8 GPUs, for 11 workloads fit on 5."""
     gpus, workloads, cards = (Number(len(each)) for each in (packing.gpus, packing.workloads, packing.cards))
     model, pool, freed = card_name(packing.model), place_name(packing.pool), len(packing.freed_gpus)
-    if packing.kind == MIG:
-        return tr(
-            "MIG frees {number} of {gpus} GPUs ({model}, {pool}): {works} workloads fit on {cards}.",
-            number=freed,
-            gpus=gpus,
-            model=model,
-            pool=pool,
-            works=workloads,
-            cards=cards,
-        )
     return tr(
-        "Sharing may free {number} of {gpus} GPUs ({model}, {pool}): {works} workloads on {cards}.",
+        "MIG frees {number} of {gpus} GPUs ({model}, {pool}): {works} workloads fit on {cards}."
+        if packing.kind == MIG
+        else "Sharing may free {number} of {gpus} GPUs ({model}, {pool}): {works} workloads on {cards}.",
         number=freed,
         gpus=gpus,
         model=model,
@@ -197,11 +189,7 @@ def packed_cards(packings: Sequence[Packing]) -> Table | None:
             column("host", tr("host"), "host", lambda placed: plain(placed.card.host)),
             column("place", tr("place"), "words", lambda placed: _place(placed.work)),
             column(
-                "user",
-                tr("user"),
-                "name",
-                lambda placed: _known(placed.work.user, tr("(unknown user)")),
-                "work.user",
+                "user", tr("user"), "name", lambda placed: _known(placed.work.user, tr("(unknown user)")), "work.user"
             ),
             column("job", tr("job"), "name", lambda placed: _known(placed.work.job, tr("no job")), "work.job"),
             column(
@@ -212,20 +200,8 @@ def packed_cards(packings: Sequence[Packing]) -> Table | None:
                 "work.gpu",
             ),
             column("memory_bytes", tr("memory needed"), "number", lambda placed: Bytes(placed.work.memory_bytes)),
-            column(
-                "sm_share",
-                tr("SM activity, 95th percentile"),
-                "share",
-                lambda placed: _ratio(placed.work.sm_pct),
-                digits=0,
-            ),
-            column(
-                "busy_share",
-                tr("utilization, 95th percentile"),
-                "share",
-                lambda placed: _ratio(placed.work.busy_pct),
-                digits=0,
-            ),
+            _percentile("sm_share", tr("SM activity, 95th percentile"), "work.sm_pct"),
+            _percentile("busy_share", tr("utilization, 95th percentile"), "work.busy_pct"),
             column(
                 "slowdown",
                 tr("slowdown"),
@@ -261,8 +237,9 @@ def _known(name: str | None, unknown: str) -> str:
     return unknown if name is None else plain(name, 60)
 
 
-def _ratio(percent: float | None) -> float | None:
-    return None if percent is None else percent / 100
+def _percentile(key: str, title: str, path: str) -> Column:
+    """Return a column of the percents at `path` as a share."""
+    return column_of(path, column(key, title, "share", lambda percent: percent / 100, digits=0))
 
 
 def _slower(work: PackedWork) -> str:

@@ -13,7 +13,7 @@ from analytics.money.offers import GpuOffer, is_old
 from analytics.plan.purchase import WEEKS_MIN, PoolPurchase
 from analytics.plan.purchase_mix import Mix, Option
 from analytics.tables.chart import Chart, ChartPlace, Level, Line, Panel
-from analytics.tables.names import GPUS, card_name, has_several_models, least_to_most, place_name
+from analytics.tables.names import GPUS, card_name, least_to_most, model_if_several, place_name, pool_column
 from analytics.tables.table import Cell, Column, Table, column, column_of, fact, for_programs, rows_column
 
 _POINTS = 100
@@ -189,12 +189,7 @@ def _part_columns(currency: str) -> tuple[Column, ...]:
 
 
 def _mix_columns(currency: str) -> tuple[Column, ...]:
-    return (
-        _yearly_cost(currency),
-        fact("committed_gpus", "count"),
-        fact("cost", "number"),
-        fact("hours", "count"),
-    )
+    return _yearly_cost(currency), fact("committed_gpus", "count"), fact("cost", "number"), fact("hours", "count")
 
 
 def _yearly_cost(currency: str) -> Column:
@@ -268,18 +263,8 @@ def _mixes(found: Sequence[PoolPurchase]) -> list[Mix]:
 
 def _place_columns(found: Sequence[PoolPurchase]) -> tuple[Column, ...]:
     """Return the columns of PoolPurchase. People see the model only if a pool has several, because there is little room."""
-    has_several = has_several_models([(each.curve.pool, each.curve.model) for each in found])
-    return (
-        column("pool", tr("pool"), "pool", lambda pool: place_name(pool.curve.pool), "curve.pool"),
-        column(
-            "model",
-            tr("model"),
-            "name",
-            lambda pool: card_name(pool.curve.model),
-            "curve.model",
-            audience="all" if has_several else "programs",
-        ),
-    )
+    model = model_if_several([each.curve for each in found])
+    return pool_column("curve.pool"), column_of("curve", model)
 
 
 def _yearly(cost: float) -> Number:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +17,8 @@ from analytics.tables.plan_endings import SOURCE_NAMES, chance_cell, chance_colu
 from analytics.tables.table import Column, Table, column, fact, single
 
 _LISTED = 20
+_TITLE = tr("Who should get which GPUs")
+_QUESTION = tr("Which requests can be served by GPUs that become free, from when, and from which team?")
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,8 @@ def proposal_table(found: Reallocation | None) -> Table | None:
     rows = tuple(_Freed(grant, each) for each in found.served for grant in each.grants)
     return Table(
         name="reallocation",
-        title=tr("Who should get which GPUs"),
-        question=tr("Which requests can be served by GPUs that become free, from when, and from which team?"),
+        title=_TITLE,
+        question=_QUESTION,
         headline=_headline(found),
         columns=(
             *_request_columns("programs"),
@@ -52,10 +54,14 @@ def proposal_table(found: Reallocation | None) -> Table | None:
         ),
         rows=rows,
         shown=_LISTED,
-        rest=tr("`fallow plan allocation --json` lists {number} more.", number=len(rows) - _LISTED),
+        rest=_rest(rows),
         notes=tuple(_notes(found)),
         wide=True,
     )
+
+
+def _rest(rows: Sequence[object]) -> str:
+    return tr("`fallow plan allocation --json` lists {number} more.", number=len(rows) - _LISTED)
 
 
 def _days_late(row: _Freed) -> int | str:
@@ -88,12 +94,7 @@ def _request_columns(numbers: Literal["all", "programs"]) -> tuple[Column, ...]:
 
 def cannot_propose(why: str) -> Table:
     """Return the table with the reason why there is no proposal."""
-    return Table(
-        name="reallocation_wrong",
-        title=tr("Who should get which GPUs"),
-        question=tr("Which requests can be served by GPUs that become free, from when, and from which team?"),
-        headline=why,
-    )
+    return Table(name="reallocation_wrong", title=_TITLE, question=_QUESTION, headline=why)
 
 
 def _headline(found: Reallocation) -> str:
@@ -177,7 +178,7 @@ def unserved_table(found: Reallocation | None) -> Table | None:
         ),
         rows=found.unserved,
         shown=_LISTED,
-        rest=tr("`fallow plan allocation --json` lists {number} more.", number=len(found.unserved) - _LISTED),
+        rest=_rest(found.unserved),
         wide=True,
     )
 
@@ -230,7 +231,7 @@ def balance_table(found: Reallocation | None) -> Table | None:
         ),
         rows=balances,
         shown=_LISTED,
-        rest=tr("`fallow plan allocation --json` lists {number} more.", number=len(balances) - _LISTED),
+        rest=_rest(balances),
         notes=(
             tr(
                 "A team loses only GPUs that become free anyway: their work ends, or they are idle. GPUs without a known team are no team's loss."
@@ -267,7 +268,7 @@ def left_table(found: Reallocation | None) -> Table | None:
         ),
         rows=tuple(map(_Freed, found.left)),
         shown=_LISTED,
-        rest=tr("`fallow plan allocation --json` lists {number} more.", number=len(found.left) - _LISTED),
+        rest=_rest(found.left),
         wide=True,
     )
 

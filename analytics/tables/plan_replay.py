@@ -315,11 +315,9 @@ def _hours_sentences(outcome: ReplayOutcome) -> Iterator[str]:
             "{number} {GPU less removes|GPUs fewer remove} {hours} GPU-hours.", today.gpus - then.gpus, hours=hours
         )
     rise_ms = then.unallocated_ms - today.unallocated_ms
-    change = GpuHours(abs(rise_ms))
-    yield (
-        tr("Unallocated GPU-hours rise by {hours}.", hours=change)
-        if rise_ms >= 0
-        else tr("Unallocated GPU-hours fall by {hours}.", hours=change)
+    yield tr(
+        "Unallocated GPU-hours rise by {hours}." if rise_ms >= 0 else "Unallocated GPU-hours fall by {hours}.",
+        hours=GpuHours(abs(rise_ms)),
     )
 
 
@@ -349,21 +347,14 @@ def _wait_sentence(pool: str, waits: ComparedWaits, *, is_same: bool) -> str:
         )
     if str(today) == str(then) and abs(waits.saved_ms) < HOUR_MS / 20:
         return tr("{place}, queue waits do not change: 19 of 20 jobs start within {today}.", place=place, today=today)
-    hours = GpuHours(abs(waits.saved_ms))
-    if waits.saved_ms < 0:
-        return tr(
-            "{place}, 19 of 20 jobs start within {then} instead of {today}; jobs wait {hours} GPU-hours more.",
-            place=place,
-            then=then,
-            today=today,
-            hours=hours,
-        )
     return tr(
-        "{place}, 19 of 20 jobs start within {then} instead of {today}; jobs wait {hours} GPU-hours less.",
+        "{place}, 19 of 20 jobs start within {then} instead of {today}; jobs wait {hours} GPU-hours more."
+        if waits.saved_ms < 0
+        else "{place}, 19 of 20 jobs start within {then} instead of {today}; jobs wait {hours} GPU-hours less.",
         place=place,
         then=then,
         today=today,
-        hours=hours,
+        hours=GpuHours(abs(waits.saved_ms)),
     )
 
 
@@ -435,10 +426,9 @@ def _gains(outcome: ReplayOutcome, currency: str | None) -> Iterator[str]:
         yield _spare(outcome.spare, then.there_ms / then.gpus)
     if then.gpus != today.gpus and then.cost is not None and today.cost is not None:
         less = today.cost - then.cost
-        yield (
-            tr("The GPUs cost {amount} less.", amount=Amount(less, currency))
-            if less >= 0
-            else tr("The GPUs cost {amount} more.", amount=Amount(-less, currency))
+        yield tr(
+            "The GPUs cost {amount} less." if less >= 0 else "The GPUs cost {amount} more.",
+            amount=Amount(abs(less), currency),
         )
     if outcome.unplaced:
         yield _cannot_run(outcome.unplaced)
@@ -477,11 +467,9 @@ def _assumptions(base: ReplayBase) -> Iterator[str]:
     yield tr(
         "A job arrives when it could have started, runs as long as it really ran on as many GPUs, and starts as soon as its pool has room."
     )
-    order = _ORDERS[base.policy.order]
-    yield (
-        tr("Jobs start {order}.", order=order)
-        if base.policy.priorities is None
-        else tr("Jobs start by priority, then {order}.", order=order)
+    yield tr(
+        "Jobs start {order}." if base.policy.priorities is None else "Jobs start by priority, then {order}.",
+        order=_ORDERS[base.policy.order],
     )
     yield tr(
         "This order explains the first half of the window best. The fleet is that of the end of the window. A partition has the hosts on which its jobs ever ran."
@@ -635,10 +623,6 @@ def what_cannot_run(unplaced: Sequence[Unplaced]) -> Table | None:
         title=tr("Jobs that cannot run"),
         question=tr("Which jobs find no room, however long they wait?"),
         headline=_cannot_run(unplaced),
-        columns=(
-            column("why", tr("why"), "words", lambda each: _WHY_NOT[each.why], "why"),
-            JOBS,
-            GPU_HOURS,
-        ),
+        columns=(column("why", tr("why"), "words", lambda each: _WHY_NOT[each.why], "why"), JOBS, GPU_HOURS),
         rows=tuple(unplaced),
     )

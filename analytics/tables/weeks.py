@@ -140,13 +140,10 @@ def _marks(shown: Sequence[WeekFigures]) -> str:
 
 
 def _explained(history: WeekHistory) -> str:
-    if history.scope.is_personal:
-        return tr(
-            "Waste is the price of GPU time that was allocated but unused, held idle or stalled, and of the unused part of low use. Weeks begin on Monday, {zone}.",
-            zone=str(history.zone),
-        )
     return tr(
-        "Waste is the price of GPU time that was down, unallocated, allocated but unused, held idle or stalled, and of the unused part of low use. Weeks begin on Monday, {zone}.",
+        "Waste is the price of GPU time that was allocated but unused, held idle or stalled, and of the unused part of low use. Weeks begin on Monday, {zone}."
+        if history.scope.is_personal
+        else "Waste is the price of GPU time that was down, unallocated, allocated but unused, held idle or stalled, and of the unused part of low use. Weeks begin on Monday, {zone}.",
         zone=str(history.zone),
     )
 
