@@ -27,7 +27,6 @@ _MOST_WORKERS = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's own flags."""
     add_common_arguments(parser)
     parser.add_argument(
         "--host",

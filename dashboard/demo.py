@@ -59,7 +59,6 @@ class Record:
     complete: bool
 
     def text(self) -> str:
-        """Return the file's content."""
         content = {"made_by": _MADE_BY, "until": format_ms(self.fleet["until_ms"])} | asdict(self)
         return json.dumps(content, indent=2) + "\n"
 
@@ -72,7 +71,6 @@ class DemoFolder:
 
     @cached_property
     def lake(self) -> Lake:
-        """The simulated lake."""
         return Lake.at(str(self.path / "lake"))
 
     @property
@@ -237,7 +235,6 @@ _MOST_ROWS = 100_000_000  # about 1.5 GB and ten minutes: more is a typing error
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's own flags."""
     parser.add_argument("--out", metavar="DIR", required=True, help="folder for the simulated lake and the report")
     parser.add_argument("--gpus", type=int, default=64, metavar="N", help="GPUs in the fleet (default: 64)")
     parser.add_argument(

@@ -189,7 +189,6 @@ class GridOf:
     beside: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)
 
     def definitions(self, language: Language) -> list[dict[str, Any]]:
-        """Return the columns as AG Grid takes them."""
         return [self._definition(language, each) for each in self.table.heads]
 
     def _definition(self, language: Language, column: Column) -> dict[str, Any]:

@@ -113,7 +113,6 @@ class Query:
 
     @property
     def scope(self) -> Scope:
-        """The part of the fleet."""
         return Scope(self.pool or None, self.model or None, self.team or None)
 
     @property

@@ -83,7 +83,6 @@ def serve(app: Any, *, host: str = LOOPBACK, port: int = 8050, next_free: bool =
 
 
 def announce(host: str, port: int) -> None:
-    """Print the address of the pages."""
     shown = f"[{host}]" if ":" in host else host
     show(f"\nThe pages are at http://{shown}:{port}/ (Ctrl-C ends them)")
 

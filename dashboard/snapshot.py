@@ -52,7 +52,6 @@ class _Window:
         self.pages: Cache[Any] = Cache(_PAGES, keep)
 
     def after_actions(self) -> _Window:
-        """Return the same window with the newest actions of readers."""
         after = _Window(self.whole.after_actions(), self._keep)
         after.turn = self.turn
         after.before = dict(list({**self.before, **self.views.items()}.items())[-_VIEWS:])

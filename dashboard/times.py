@@ -138,7 +138,6 @@ def _other_times(view: View) -> dict[str, tuple[int, int]]:
 
 
 def _address_moment(moment_ms: int) -> str:
-    """Return a moment in the form of an address."""
     return f"{from_ms(moment_ms):%Y-%m-%dT%H:%MZ}"
 
 

@@ -79,7 +79,6 @@ class View:
 
     @property
     def whole(self) -> Whole:
-        """The whole window."""
         return self.report.whole
 
     def kept(self, name: Hashable, make: Callable[[], V]) -> V:
@@ -87,7 +86,6 @@ class View:
         return self.made.of((name, *self.key_of_figures), make)  # type: ignore[no-any-return]
 
     def translate(self, text: str) -> str:
-        """Return the text in the reader's language."""
         return self.language.translate(text)
 
 

@@ -38,7 +38,6 @@ _VERBS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add a subcommand for each verb."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, (summary, example) in _VERBS.items():
         verb = verbs.add_parser(name, help=summary, epilog=f"example: {example}", allow_abbrev=False)

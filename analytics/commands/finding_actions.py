@@ -44,7 +44,6 @@ _NOUN = {"ack": "acknowledgement", "snooze": "snooze", "notify": "notification"}
 
 
 def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add a subcommand for each verb."""
     for name, (summary, example) in VERBS.items():
         verb = verbs.add_parser(name, help=summary, epilog=f"example: {example}", allow_abbrev=False)
         verb.add_argument(

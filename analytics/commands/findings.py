@@ -204,7 +204,6 @@ _FINDINGS = TableVerb(
 
 
 def _add_show(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the verb `show`."""
     verb = verbs.add_parser(
         "show",
         help="show findings in full",
@@ -244,7 +243,6 @@ _SHOW = TableVerb(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the list, and the verbs."""
     _FINDINGS.add_arguments(parser)
     verbs = parser.add_subparsers(dest="verb", metavar=f"show|{'|'.join(action_command.VERBS)}", title="verbs")
     _add_show(verbs)

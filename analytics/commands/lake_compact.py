@@ -16,7 +16,6 @@ from fallow.units import format_bytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the verb."""
     add_lake_flags(parser)
     parser.add_argument(
         "--older-than",

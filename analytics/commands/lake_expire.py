@@ -15,7 +15,6 @@ from fallow.units import format_bytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the verb."""
     add_lake_flags(parser)
     parser.add_argument(
         "--yes", action="store_true", help="delete; without this flag the command only lists what it would delete"

@@ -23,7 +23,6 @@ from fallow.stores import open_store
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the verb."""
     add_lake_flags(parser)
     parser.add_argument(
         "--to",

@@ -14,7 +14,6 @@ from fallow.outside_text import visible
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the verb."""
     add_lake_flags(parser)
     parser.add_argument("--yes", action="store_true", help="repair; without this flag the command only lists the steps")
 

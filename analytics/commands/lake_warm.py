@@ -22,7 +22,6 @@ from fallow.output import show
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the verb."""
     add_lake_flags(parser)
     parser.add_argument(
         "--since",

@@ -103,7 +103,6 @@ class _Grouped:
 
     @property
     def rows(self) -> tuple[PricedAccount, ...]:
-        """The accounts."""
         return priced_accounts(self.money, self.by)
 
 

@@ -28,7 +28,6 @@ _SAME = ("order", "limit_to_need", "off_peak", "small_work_to", "share", "mig", 
 
 
 def add_change_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of a change."""
     parser.add_argument(
         "--scenario", metavar="FILE", help="TOML file of changes, see docs/planning.md; flags win over it"
     )

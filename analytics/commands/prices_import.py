@@ -16,7 +16,6 @@ from fallow.output import say, show
 
 
 def add_import_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of an import."""
     parser.add_argument(
         "--import",
         dest="catalog",

@@ -59,8 +59,6 @@ def _about(given: VerbInputs) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Content:
-    """The content of JSON."""
-
     summary: Summary
     prices: tuple[str, ...]
     found: Recommendations

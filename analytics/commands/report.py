@@ -23,7 +23,6 @@ from fallow.outside_text import json_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of the command, and its verbs."""
     add_common_arguments(parser)
     add_edition_arguments(parser)
     add_output_arguments(parser, (*(each.name for each in FORMATS), "parquet"))
@@ -64,7 +63,6 @@ def _add_verbs(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write or send the report; return the exit code."""
     if args.verb is not None:
         from analytics.commands import report_nudge as nudge_command
         from analytics.commands import report_send as send_command

@@ -28,8 +28,6 @@ def add_edition_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Edition:
-    """A report and its language."""
-
     report: Report
     language: Language
 
@@ -46,5 +44,4 @@ def open_edition(args: argparse.Namespace, now_ms: int) -> Edition:
 
 
 def format_named(name: str) -> Format:
-    """Return the format with this name."""
     return next(each for each in FORMATS if each.name == name)

@@ -104,7 +104,6 @@ class VerbInputs(LakeInputs):
 
     @property
     def scope(self) -> Scope:
-        """The scope that the flags name."""
         return self.report.scope
 
     @property
@@ -179,7 +178,6 @@ class Verb(ABC, Generic[Basis]):
         """Return the input of the tables."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the shared flags, and the flags of the verb."""
         add_common_arguments(parser, since=self.since)
         parser.add_argument("--week", metavar="WEEK", help="ISO week such as 2026-W46, or `last`")
         add_scope_arguments(parser)
@@ -213,7 +211,6 @@ class Verb(ABC, Generic[Basis]):
         return int(any(each.rows for each in tables if each.name in self.fails_on))
 
     def written(self, basis: Basis, tables: tuple[Table, ...], args: argparse.Namespace) -> bytes:
-        """Return the answer in the format that the flags name."""
         form, width = args.format or "text", page_columns() if args.out is None else PAGE_COLUMNS
         own = self.about(basis) if self.about is not None and form in PAGES else ()
         about = tuple(each for each in (*basis.about, *own) if each)

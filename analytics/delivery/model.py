@@ -100,7 +100,6 @@ class Message:
 
     @property
     def size_bytes(self) -> int:
-        """Return the size of the whole content."""
         return sum(len(data) for _, data in self._pieces())
 
     def _pieces(self) -> list[tuple[str, bytes]]:

@@ -142,8 +142,6 @@ _MAYBE_SENT = (SENT, UNKNOWN, SENDING, ABANDONED)
 
 @dataclass(frozen=True)
 class Nudge:
-    """The nudge to one target."""
-
     target: Target
     items: tuple[NudgeItem, ...]
     names: tuple[str, ...]

@@ -167,8 +167,6 @@ class MailSettings:
 
 @dataclass(frozen=True)
 class WebhookSettings:
-    """Settings of webhook calls."""
-
     context: ssl.SSLContext
     timeout_s: float
 

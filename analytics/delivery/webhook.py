@@ -40,7 +40,6 @@ _TEAMS_TEXT = 1500
 
 
 def payload(kind: str, message: Message, delivery: Delivery) -> dict[str, Any]:
-    """Return the JSON for a kind of webhook."""
     return _FORMS[kind](message, delivery)
 
 
@@ -119,7 +118,6 @@ def _card_text(text: str, **style: object) -> dict[str, Any]:
 
 
 def _generic(message: Message, delivery: Delivery) -> dict[str, Any]:
-    """Return the published generic form."""
     brief = message.brief
     return {
         "fallow_webhook": GENERIC_VERSION,

@@ -52,11 +52,9 @@ class Translated(Language):
     """A language with a catalogue."""
 
     def day(self, moment_ms: int) -> str:
-        """Return the day of a moment, as the locale writes it."""
         return format_date(from_ms(moment_ms).astimezone(self.zone), "d MMM y", locale=self._locale)
 
     def short_date(self, when: date) -> str:
-        """Return a day without its year, as the locale writes it."""
         return format_date(when, "d MMM", locale=self._locale)
 
     def weekday(self, number: int) -> str:

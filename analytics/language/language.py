@@ -48,7 +48,6 @@ class Sentence(str):
     def __new__(
         cls, template: str, values: Mapping[str, Value], number: int | None = None, many: str | None = None
     ) -> Self:
-        """Return the sentence; `many` is the English plural form."""
         form = template if many is None or number == 1 else many
         self = super().__new__(cls, form.format_map({name: str(value) for name, value in values.items()}))
         self.template, self.values, self.number, self.many = template, dict(values), number, many
@@ -68,7 +67,6 @@ class SentenceList(str):
     between: str
 
     def __new__(cls, parts: Iterable[str], between: str = "; ") -> Self:
-        """Return the parts with `between` between them."""
         kept = tuple(parts)
         self = super().__new__(cls, between.join(kept))
         self.parts, self.between = kept, between

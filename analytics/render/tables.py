@@ -42,7 +42,6 @@ def _written(value: object) -> object:
 
 
 def as_parquet(table: pl.DataFrame, metadata: dict[str, str] | None = None) -> bytes:
-    """Return the table as Parquet."""
     target = io.BytesIO()
     table.write_parquet(target, metadata=metadata)
     return target.getvalue()
@@ -90,7 +89,6 @@ def text(answer: VerbAnswer, language: Language, width: int = PAGE_COLUMNS) -> b
 
 
 def _about(answer: VerbAnswer, spoken: Language, width: int) -> list[str]:
-    """Return the warning, and what people read above the tables."""
     about = (line for each in answer.about for line in wrap(spoken.translate(each), width, "", "  "))
     return [each for each in ("\n".join(wrap(spoken.translate(answer.warning), width)), "\n".join(about)) if each]
 
@@ -115,7 +113,6 @@ def terminal_text(answer: VerbAnswer, language: Language, width: int, most_lines
 
 
 def markdown(answer: VerbAnswer, language: Language) -> bytes:
-    """Return Markdown."""
     spoken = for_text(language)
     parts = [f"# {markdown_text(spoken.translate(answer.title))}"]
     parts += [markdown_text(spoken.translate(each)) for each in (*answer.about, answer.warning) if each]

@@ -180,7 +180,6 @@ class Comparison:
 
     @property
     def figures(self) -> Mapping[str, Compared]:
-        """Return the figures of `names` by name."""
         return {each.name: each for each in self.rows(self.names)}
 
     @property
@@ -214,7 +213,6 @@ class Comparisons:
 
 
 def compare(whole: Whole, scope: Scope, now: Window, before: Window) -> Comparisons:
-    """Return the comparison of two windows of the ledger of `whole`."""
     pools = [scope.pool] if scope.pool else sorted({whole.inventory.pool(gpu) for gpu in whole.inventory.devices})
 
     names = tuple(each for each in FIGURES if not (scope.is_personal and each in _OF_NOBODY))

@@ -164,7 +164,6 @@ class Whole:
 
     @cached_property
     def decision_review(self) -> Review:
-        """Return the findings behind the recommendations."""
         return self.review if self.decision_window.ledger is self.ledger else with_actions(self.decision_found)
 
     def recommendations(self, scope: Scope, part: WindowLedger) -> Recommendations:
@@ -242,7 +241,6 @@ class Whole:
 
     @cached_property
     def quality(self) -> tuple[Remark, ...]:
-        """Return the problems of the data."""
         return data_quality(self.inputs, self.ledger, self.inventory)
 
     @cached_property
@@ -254,7 +252,6 @@ class Whole:
         return self._watch.seen(window, inside, lambda ledger: self.narrowed(ledger, scope))
 
     def narrowed(self, ledger: Ledger, scope: Scope) -> Ledger:
-        """Return the scope's part of the ledger."""
         return narrowed(ledger, scope, self.money.costs, self.inventory, self.money.owners)
 
     def inside(self, window: Window, scope: Scope) -> Ledger:
@@ -281,7 +278,6 @@ class Whole:
         return tuple(each for each in self._goals if scope in (each.scope, Scope()))
 
     def progress(self, scope: Scope, last: Week) -> tuple[GoalProgress, ...]:
-        """Return the progress of the goals in a week."""
         return tuple(progress(each, self.weeks(each.scope, last)) for each in self.goals(scope))
 
     def part(self, scope: Scope, *, or_empty: bool = False) -> WindowLedger:

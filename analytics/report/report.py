@@ -61,7 +61,6 @@ class Report:
 
     @property
     def scope(self) -> Scope:
-        """Return the scope."""
         return self.asked.scope
 
     def decided(self) -> Report:
@@ -169,7 +168,6 @@ class Report:
 
     @cached_property
     def timeline(self) -> FleetTimeline:
-        """Return the state of each GPU over time."""
         return timeline(self._spans, self.part.summary.since_ms, self.part.summary.until_ms)
 
     @cached_property
@@ -192,7 +190,6 @@ class Report:
 
     @cached_property
     def recommendations(self) -> Recommendations:
-        """Return the recommendations."""
         return self.whole.recommendations(self.scope, self.part)
 
     @property

@@ -38,7 +38,6 @@ class Week:
 
     @property
     def window(self) -> Window:
-        """Return the week as a window."""
         return Window(self.since_ms, self.until_ms)
 
     def before(self, weeks: int = 1) -> Week:
@@ -47,7 +46,6 @@ class Week:
 
 
 def week_of(moment_ms: int, zone: tzinfo) -> Week:
-    """Return the week of a moment."""
     day = from_ms(moment_ms).astimezone(zone).date()
     return Week(day - timedelta(days=day.weekday()), zone)
 

@@ -203,7 +203,6 @@ def priced_accounts(money: Money, group: str) -> tuple[PricedAccount, ...]:
 
 
 def whole_account(money: Money) -> PricedAccount:
-    """Return the account of the whole window."""
     return PricedAccount(money.accounts.total, money, money.carbon, money.accounts.total_card_use)
 
 

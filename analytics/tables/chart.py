@@ -54,7 +54,6 @@ class ChartPlace:
 
     @property
     def label(self) -> Text:
-        """Return the label below a mark."""
         return self.short or self.name
 
 
@@ -73,7 +72,6 @@ class Bars:
 
     @property
     def colours(self) -> tuple[str, ...]:
-        """Return the colour of each bar."""
         return (self.colour,) * len(self.values) if isinstance(self.colour, str) else self.colour
 
     @property
@@ -241,7 +239,6 @@ class Panel:
 
     @property
     def grid(self) -> Cells | None:
-        """Return the cells of a grid panel."""
         return next((each for each in self.marks if isinstance(each, Cells)), None)
 
 

@@ -266,7 +266,6 @@ def _state_column(states: StateAgreement, state: str) -> Column:
 
 
 def _rule_grades(found: Evaluation) -> Table:
-    """Return the grade of each rule by confidence."""
     columns = (
         fact("rule", "name"),
         fact("confidence", "grade", "grade"),
@@ -291,7 +290,6 @@ def _recorded_states(found: Evaluation) -> Table:
 
 
 def _counts(found: Evaluation) -> Table:
-    """Return the counts over all rules, confidences and states."""
     columns = (
         fact("windows", "count"),
         fact("labels", "count", "labels.lines"),

@@ -173,7 +173,6 @@ def processes(report: Report, subject: Subject) -> Table:
 
 
 def findings_naming(report: Report, subject: Subject) -> Table:
-    """Return the findings that name a GPU of the subject."""
     return findings_about(
         report.review,
         lambda each: not set(subject.gpus).isdisjoint(each.gpus),
@@ -257,7 +256,6 @@ def _example(row: Mapping[str, Any]) -> str:
 
 
 def _newest(found: pl.DataFrame) -> tuple[dict[str, Any], ...]:
-    """Return the listed rows."""
     return tuple(found.head(_MOST).iter_rows(named=True))
 
 

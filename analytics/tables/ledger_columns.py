@@ -281,5 +281,4 @@ def gpu_ledger(segments: pl.DataFrame, inventory: Inventory) -> list[GpuLedger]:
 
 
 def gpu_table(rows: Iterable[GpuLedger]) -> Table:
-    """Return the rows as a table."""
     return for_programs("gpus", GPU_COLUMNS, rows)

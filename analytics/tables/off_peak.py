@@ -104,7 +104,6 @@ def _headline(found: Sequence[OffPeak], known: Window, until_ms: int) -> str:
 
 
 def _chart(found: Sequence[OffPeak], pools: Collection[str]) -> Chart:
-    """Return a grid of the week per pool."""
     drawn = sorted((each for each in found if each.pool in pools), key=lambda window: window.pool)
     by_pool = groupby(drawn, key=lambda window: window.pool)
     return Chart(

@@ -168,8 +168,6 @@ PACKING_COLUMNS = (
 
 @dataclass(frozen=True)
 class _PlacedWork:
-    """A workload, and its card in a packing."""
-
     card: PackedCard
     work: PackedWork
 

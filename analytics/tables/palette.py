@@ -146,7 +146,6 @@ def palette(scheme: str) -> Palette:
 
 
 def properties(values: Mapping[str, str]) -> str:
-    """Return custom properties of a style sheet."""
     return "".join(f"--{name}:{value};" for name, value in values.items())
 
 

@@ -330,7 +330,6 @@ def _deferral_notes(deferral: Deferral) -> Iterator[str]:
 
 
 def _basis(found: Carbon) -> Table:
-    """Return for programs the basis of the CO2."""
     return single(
         "carbon_basis",
         (

@@ -30,7 +30,6 @@ class _Freed:
 
     @property
     def request(self) -> GpuRequest | None:
-        """Return the request; None without one."""
         return None if self.served is None else self.served.request
 
 
@@ -93,7 +92,6 @@ def _request_columns(numbers: Literal["all", "programs"]) -> tuple[Column, ...]:
 
 
 def cannot_propose(why: str) -> Table:
-    """Return the table with the reason why there is no proposal."""
     return Table(name="reallocation_wrong", title=_TITLE, question=_QUESTION, headline=why)
 
 

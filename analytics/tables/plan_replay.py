@@ -375,7 +375,6 @@ def _use_rows(currency: str | None) -> tuple[Column, ...]:
 
 
 def _fleet_figures(outcome: ReplayOutcome, grid: Grid, currency: str | None) -> Iterator[Column]:
-    """Yield the figures of a FleetUse."""
     rate = grid.kg_per_kwh(*outcome.window)
     yield column_of("total", GPUS)
     yield from (column_of("waits", each) for each in _WAIT_ROWS)
@@ -389,7 +388,6 @@ def _fleet_figures(outcome: ReplayOutcome, grid: Grid, currency: str | None) -> 
 
 
 def _pool_use(currency: str | None) -> tuple[Column, ...]:
-    """Return the columns of a PoolUse for programs."""
     return (
         GPUS,
         fact("gpu_hours", "gpu_hours", "there_ms"),

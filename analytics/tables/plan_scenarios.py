@@ -75,7 +75,6 @@ def scenario_table(compared: Sequence[ComparedScenario], money: Money) -> Table:
 
 
 def _scenario_figures(money: Money) -> tuple[Column, ...]:
-    """Return the figures of a FleetUse beside other scenarios."""
     return (
         column("gpus", tr("GPUs"), "count", "total.gpus"),
         column_of("waits", P95_WAIT),

@@ -195,7 +195,6 @@ def _idle(summary: Summary) -> Iterator[str]:
 
 
 def _floors(floors: IdleFloors | None) -> Iterator[str]:
-    """Yield the power of an idle card, by model."""
     models = sorted({*floors.held, *floors.free}) if floors else []
     for model in models:
         floor = floors.of(model) if floors else None

@@ -260,7 +260,6 @@ def _wasted(spent: Waste, rest_cents: int) -> str:
 
 
 def _unconfirmed(spent: Waste) -> Iterator[str]:
-    """Yield how much of the waste is unconfirmed."""
     if spent.open_ms and spent.open_cents is not None:
         yield tr(
             "{amount} of this waste ({hours} GPU-hours) is not confirmed: only point samples show this time as idle.",
@@ -356,7 +355,6 @@ def first_recommendations(found: Recommendations) -> Table:
 
 
 def by_group(found: Recommendations, by: GroupBy) -> Table:
-    """Return a row per owner or pool."""
     groups, currency = grouped(found, by), found.waste.currency
     name = owner_words if by == "owner" else place_name
     most = next(((each.name, value.freed) for each in groups if (value := each.value) and value.freed), None)

@@ -381,7 +381,6 @@ class Table:
         return self.rest if self.shown is not None and self.shown < self.row_count else ""
 
     def records(self) -> list[dict[str, object]]:
-        """Return all rows for programs, by the keys of the columns."""
         return records(self.columns, self.rows)
 
     def with_columns(self, keys: Collection[str]) -> Table:
@@ -409,12 +408,10 @@ def drawn(column: Column, rows: Iterable[object]) -> DrawnColumn:
 
 
 def record(columns: Iterable[Column], row: object) -> dict[str, object]:
-    """Return one row for programs, by the keys of the columns."""
     return {each.key: each.value(row) for each in columns if each.audience != "people"}
 
 
 def records(columns: Sequence[Column], rows: Iterable[object]) -> list[dict[str, object]]:
-    """Return rows for programs."""
     return [record(columns, row) for row in rows]
 
 

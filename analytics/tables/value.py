@@ -154,5 +154,4 @@ VALUE_WEEKS = record_column(
 
 
 def value_column(about: str) -> Column:
-    """Return the value of a row, for programs."""
     return record_column("value_per_year", VALUE_COLUMNS, "value", about)

@@ -74,7 +74,6 @@ def scope_parts(scope: Scope) -> list[Sentence]:
 
 
 def headline(report: Report) -> str:
-    """Return the main sentence of the report."""
     heading, ledger = report.heading, report.ledger
     if ledger.is_empty:
         known, seen = heading.known, ledger.seen

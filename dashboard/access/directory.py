@@ -25,8 +25,6 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class _Named:
-    """The content of the file."""
-
     people: dict[tuple[str, str], tuple[str, str | None]] = field(default_factory=dict)
     """Role and team by kind and name, in the order of the file."""
     programs: dict[str, Reader] = field(default_factory=dict)

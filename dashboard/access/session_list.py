@@ -22,7 +22,6 @@ _EXAMPLE = "fallow dashboard sessions --revoke ann --config /etc/fallow/fallow.t
 
 
 def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand; without it, the pages are served."""
     verb = verbs.add_parser(
         "sessions",
         help="list the users who are signed in, or sign a user out",

@@ -88,7 +88,6 @@ class SessionStore:
         return identity
 
     def find(self, identity: str, now_ms: int) -> Session | None:
-        """Return the session of an id, None where it has ended."""
         with self._open() as database:
             query = f"select {_COLUMNS} from sign_in where digest = ? and ends_ms > ?"  # noqa: S608
             row = database.execute(query, (digest_of(identity), now_ms)).fetchone()
@@ -117,7 +116,6 @@ class SessionStore:
             return database.execute(query, asked).rowcount == 1
 
     def end(self, digest: str) -> None:
-        """End one session for good."""
         with self._open() as database:
             database.execute("delete from sign_in where digest = ?", (digest,))
 

@@ -31,8 +31,6 @@ _RENEWALS = 3
 
 @dataclass(frozen=True)
 class CookieContent:
-    """The content of a cookie, and its age."""
-
     content: Any
     age_ms: int
 
@@ -170,7 +168,6 @@ class Sessions:
         self.forget(request, response)
 
     def forget(self, request: Request, response: Response) -> None:
-        """Make the browser delete the cookie."""
         self._cookie.drop(response, request)
 
 

@@ -49,7 +49,6 @@ class EndpointRows:
     filters: Mapping[Parameter, Callable[[Any, str], bool]] = field(default_factory=dict)
 
     def wanted(self, view: View, asked: ReadRequest) -> list[Any]:
-        """Return the rows that pass all filters of the request."""
         filters = [(has, asked.wanted[each.name]) for each, has in self.filters.items() if each.name in asked.wanted]
         return [item for item in self.items(view, asked) if all(has(item, value) for has, value in filters)]
 

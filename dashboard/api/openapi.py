@@ -29,7 +29,6 @@ _PAGE_COLUMNS = (
 
 @cache
 def openapi() -> Json:
-    """Return the document that `/api/v1/openapi.json` serves."""
     schemas = {each.name: object_schema(each.columns, each.summary) for each in ENDPOINTS}
     return {
         "openapi": "3.1.0",

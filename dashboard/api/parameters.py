@@ -33,7 +33,6 @@ class Parameter:
 
     @property
     def schema(self) -> dict[str, object]:
-        """The JSON Schema of the value."""
         kind: dict[str, object] = {"type": "string"}
         if self.most is not None:
             kind = {"type": "integer", "minimum": 1, "maximum": self.most}

@@ -30,7 +30,6 @@ STATUS_MEANINGS = {
 
 
 def status_of(error: FallowError) -> int:
-    """Return the HTTP status of an error."""
     if isinstance(error, UsageError) and not isinstance(error, ConfigError):
         return 400
     return 503 if isinstance(error, NotNowError | AuditError) else 409

@@ -25,7 +25,6 @@ OPENAPI = "/api/v1/openapi.json"
 
 
 def serve_api(server: Any, source: LakeSource) -> None:
-    """Add the routes of the API and of MCP."""
     for each in ENDPOINTS:
         server.add_url_rule(each.path, f"api_{each.name}", partial(_answer, source, each), methods=["GET"])
     server.add_url_rule(OPENAPI, "api_openapi", _document, methods=["GET"])

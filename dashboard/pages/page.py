@@ -109,12 +109,10 @@ Onward: TypeAlias = Callable[[View], Mapping[str, str]]
 
 
 def no_way(_: View) -> Mapping[str, str]:
-    """No links onward."""
     return {}
 
 
 def all_findings(_: View) -> Mapping[str, str]:
-    """The way onward to all findings."""
     return {"/findings": tr("All findings")}
 
 

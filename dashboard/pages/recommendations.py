@@ -328,7 +328,6 @@ def asked_margin(reserve: str) -> float:
 
 
 def what_if_panel(view: View, colours: Palette, given: FleetDemand, margin: float) -> html.Section:
-    """The slider and what its reserve would mean."""
     section = reserve_by_pool(given, margin)
     label = tr("Reserve: the share that is kept beyond peak demand")
     # by places: the keyboard goes from one reserve that is compared to the next

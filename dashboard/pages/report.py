@@ -88,8 +88,6 @@ def _target(number: int, name: str) -> html.Li:
 
 
 def connect_sending(app: Any, source: LakeSource) -> None:
-    """The callback behind the buttons."""
-
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
         Output("send-outcome", "children"),
         Output("send-now", "disabled"),
@@ -192,7 +190,6 @@ _FORMATS = {
 
 
 def _choice(view: View, chosen: Week) -> html.Section:
-    """Which week, and its documents."""
     documents = [
         html.Li(html.A(capital(view.translate(name)), href=f"/report/download/{form}{_search(view, chosen)}"))
         for form, name in _FORMATS.items()

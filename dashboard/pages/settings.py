@@ -105,7 +105,6 @@ _OF_AGENTS = ("agent", "metrics", "kubernetes", "slurm", "serving")
 
 
 def _content(view: View, colours: Palette) -> html.Div:
-    """Every setting, the prices and the owners."""
     team = view.reader.team
     money, inventory = view.whole.money, view.whole.inventory
     # who sees one team is not told how many GPUs of a fleet there are

@@ -111,7 +111,6 @@ class _Picture:
 
 
 def timeline_panel(view: View, colours: Palette) -> html.Section:
-    """The panel."""
     kind = kind_of(view)
     picture = _of_gpus(view, colours) if kind == GPUS else _of_groups(view, colours, kind)
     height_px = _AROUND_PX + picture.rows.height_px
@@ -439,7 +438,6 @@ def _connect(app: Any, source: LakeSource) -> None:
 
 
 def _content(view: View, colours: Palette) -> html.Div:
-    """The strip, then the hours of the week."""
     files = html.Div(links(view, "gpus"), className="tools")
     hours = section_panel(view, colours, hour_of_week(_hours(view), view.part.summary.totals, view.zone))
     annotations = annotations_panel(view, *_annotations(view), abouts(view) if view.reader.may(PLANNER) else ())

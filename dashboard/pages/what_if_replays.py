@@ -156,7 +156,6 @@ class WhatIfChoices:
         return replace(self, curve="")
 
     def place(self, slider: str) -> int:
-        """Return the position of a slider."""
         return SLIDERS[slider].index(getattr(self, slider))
 
     @property
@@ -228,7 +227,6 @@ class Replays:
 
     @classmethod
     def of(cls, view: View) -> Replays:
-        """Return the replays of a view."""
         zone = view.whole.inputs.settings.text("report.timezone")
         return view.kept("replays", lambda: cls(view.whole.plan, view.report.scope, zone))
 
@@ -295,7 +293,6 @@ class Replays:
         return next((name for name in wanted if name in names), max(names, key=weight, default=""))
 
     def pool_of(self, name: str) -> str:
-        """Return the pool of a name of `resizable`."""
         return next((group.pool for group in named_groups(self.base.fleet.groups, name)), "")
 
     def sizes(self, choices: WhatIfChoices, name: str) -> tuple[int, ...]:

@@ -48,7 +48,6 @@ class TimelineRows:
 
     @property
     def height_px(self) -> int:
-        """The height of all rows and gaps."""
         return max(_LEAST_PX, round((self.count * self.lines + len(self.gaps) * self.gap_lines) * self.line_px))
 
     @property

@@ -97,7 +97,6 @@ def scrolling(table: html.Table, labelled_by: str | None = None) -> html.Div:
 
 
 def cell_component(view: View, colours: Palette, column: Column, cell: Cell) -> Any:
-    """Return the component of a cell in a table."""
     if isinstance(cell, StateBar):
         return state_bar(colours, cell)
     if isinstance(cell, LinkedCell):

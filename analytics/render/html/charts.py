@@ -150,12 +150,10 @@ class PanelFrame:
         return self.bottom - share * (self.bottom - self.top)
 
     def point(self, at: float, value: float) -> tuple[float, float]:
-        """A value at a place."""
         across, level = self.place(at), self.value(value)
         return (level, across) if self.panel.lying else (across, level)
 
     def path(self, points: Points, *, stepped: bool) -> list[tuple[float, float]]:
-        """Where a line goes."""
         return [self.point(*each) for each in (corners(points) if stepped else points)]
 
     def box(self, at: float, base: float, length: float, thick: float) -> svg.Box:
@@ -456,7 +454,6 @@ def _said(panel: Panel, marks: Iterable[Line | Bars], number: int, language: Lan
 
 
 def _value(panel: Panel, value: float | None, language: Language) -> str:
-    """A value of the panel with its unit."""
     if panel.kind == "share":
         return language.percent(value, 1)
     return f"{language.number(value, 1)} {_words(panel.unit, language) if panel.unit else ''}".strip()

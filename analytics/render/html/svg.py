@@ -58,7 +58,6 @@ def filled(name: str, key: str = "") -> dict[str, str]:
 
 
 def stroked(name: str) -> dict[str, str]:
-    """The attributes that draw a line in a colour."""
     return {"class": f"l-{name}", "stroke": LIGHT.colour(name)}
 
 
@@ -122,7 +121,6 @@ def labels(places: Iterable[tuple[float, float, str]], anchor: str) -> Markup:
 
 
 def attributes(look: Mapping[str, str]) -> Markup:
-    """The attributes of a shape."""
     return Markup().join(Markup(' {}="{}"').format(Markup(name), value) for name, value in look.items())  # noqa: S704  # names of attributes are ours
 
 

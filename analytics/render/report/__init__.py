@@ -13,8 +13,6 @@ from analytics.report.report import Report
 
 
 class Format(Protocol):
-    """One format of a report."""
-
     name: str
     suffix: str
 

@@ -25,13 +25,10 @@ def report_schema() -> Schema:
 
 
 class JsonFormat:
-    """`--format json`."""
-
     name = "json"
     suffix = ".json"
 
     def render(self, report: Report, language: Language) -> bytes:  # noqa: ARG002
-        """Return the whole document."""
         return (json_text(content(report)) + "\n").encode()
 
 

@@ -19,13 +19,10 @@ _WHOLE = 100_000
 
 
 class MarkdownFormat:
-    """`--format md`."""
-
     name = "md"
     suffix = ".md"
 
     def render(self, report: Report, language: Language) -> bytes:
-        """Return the whole document."""
         writer = for_text(language)
         known = (
             tr("{label}: {value}", label=label, value=value)

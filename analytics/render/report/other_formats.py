@@ -12,26 +12,20 @@ from fallow.csv_text import csv_text
 
 
 class HtmlFormat:
-    """`--format html`."""
-
     name = "html"
     suffix = ".html"
 
     def render(self, report: Report, language: Language) -> bytes:
-        """Return the whole page."""
         from analytics.render.html.page import page
 
         return page(report, language).encode()
 
 
 class PdfFormat:
-    """`--format pdf`."""
-
     name = "pdf"
     suffix = ".pdf"
 
     def render(self, report: Report, language: Language) -> bytes:
-        """Return the whole document. Raises MissingExtraError."""
         from analytics.render.html.page import page
         from analytics.render.pdf import pdf
 
@@ -39,8 +33,6 @@ class PdfFormat:
 
 
 class CsvFormat:
-    """`--format csv`."""
-
     name = "csv"
     suffix = ".csv"
 

@@ -28,13 +28,10 @@ _PLAIN = str.maketrans({"\N{MINUS SIGN}": "-", "±": ""})
 
 
 class TextFormat:
-    """`--format text`."""
-
     name = "text"
     suffix = ".txt"
 
     def render(self, report: Report, language: Language) -> bytes:
-        """Return the whole document."""
         language_of_text = for_text(language)
         parts = [
             _head(report, language_of_text),
