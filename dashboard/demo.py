@@ -108,36 +108,23 @@ class DemoFolder:
         self._record_as(wanted)
 
     def _write_tables(self, fleet: SimulatedFleet, *, only_missing: bool) -> None:
-        owners, prices, offers, requests, intensity = (
-            self.path.absolute() / f"{name}.csv" for name in ("owners", "prices", "offers", "requests", "intensity")
-        )
-        # a JSON string is one of TOML
-        lines = (
-            "[lake]",
-            f"path = {json.dumps(str(self.lake.root))}",
-            "",
-            "[money]",
-            f"owners = {json.dumps(str(owners))}",
-            f"prices = {json.dumps(str(prices))}",
-            f"offers = {json.dumps(str(offers))}",
-            "",
-            "[plan]",
-            f"requests = {json.dumps(str(requests))}",
-            f"carbon = {json.dumps(str(intensity))}",
-            "",
-        )
-        texts: dict[Path, Callable[[], str]] = {
-            owners: lambda: owners_csv(fleet),
-            prices: lambda: prices_csv(fleet),
-            offers: lambda: offers_csv(fleet),
-            self.config: lambda: "\n".join(lines),
-            requests: lambda: requests_csv(fleet),
-            self.labels: lambda: labels_csv(fleet),
-            intensity: lambda: intensity_csv(fleet),
+        tables = {
+            "money": {"owners": owners_csv, "prices": prices_csv, "offers": offers_csv},
+            "plan": {"requests": requests_csv, "carbon": intensity_csv},
         }
+        texts: dict[Path, Callable[[SimulatedFleet], str]] = {self.labels: labels_csv}
+        lines = ["[lake]", f"path = {json.dumps(str(self.lake.root))}", ""]  # a JSON string is one of TOML
+        for section, own in tables.items():
+            lines.append(f"[{section}]")
+            for setting, text in own.items():
+                file = self.path.absolute() / f"{'intensity' if setting == 'carbon' else setting}.csv"
+                lines.append(f"{setting} = {json.dumps(str(file))}")
+                texts[file] = text
+            lines.append("")
+        texts[self.config] = lambda _: "\n".join(lines)
         for file, text in texts.items():
             if not only_missing or not file.exists():
-                write_whole(file, text().encode())
+                write_whole(file, text(fleet).encode())
 
     @property
     def _record_file(self) -> Path:

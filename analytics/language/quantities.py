@@ -32,7 +32,7 @@ def from_cents(whole: int | None) -> Decimal | None:
 
 @dataclass(frozen=True)
 class Number(Quantity):
-    """A number with a fixed number of decimals; None is unknown."""
+    """A number with a fixed number of decimals; None is unknown: `1,234.5`."""
 
     value: float | Decimal | None
     digits: int = 0
@@ -43,143 +43,130 @@ class Number(Quantity):
         return cls(value, len(f"{value:.6f}".rstrip("0").partition(".")[2]))
 
     def shown(self, language: Language) -> str:
-        """Return `1,234.5`."""
         return language.number(self.value, self.digits)
 
 
 @dataclass(frozen=True)
 class Share(Quantity):
-    """A ratio as percent; None is unknown."""
+    """A ratio as percent; None is unknown: `12.3 %`."""
 
     ratio: float | None
     digits: int = 1
 
     def shown(self, language: Language) -> str:
-        """Return `12.3 %`."""
         return language.percent(self.ratio, self.digits)
 
 
 @dataclass(frozen=True)
 class GpuHours(Quantity):
-    """GPU time in milliseconds, written as hours with one decimal."""
+    """GPU time in milliseconds, written as hours with one decimal: `1,234.5`."""
 
     milliseconds: float
 
     def shown(self, language: Language) -> str:
-        """Return `1,234.5`."""
         return language.hours(self.milliseconds)
 
 
 @dataclass(frozen=True)
 class Amount(Quantity):
-    """Money with its ISO 4217 currency, in cents."""
+    """Money with its ISO 4217 currency, in cents: `1,234.50 USD`."""
 
     value: float | Decimal | None
     currency: str | None
 
     def shown(self, language: Language) -> str:
-        """Return `1,234.50 USD`."""
         return language.money(self.value, self.currency)
 
 
 @dataclass(frozen=True)
 class Moment(Quantity):
-    """A moment in milliseconds since the epoch, to the minute in the language's time zone."""
+    """A moment in milliseconds since the epoch, to the minute in the language's time zone: `2026-11-20 06:00 UTC`."""
 
     moment_ms: int
 
     def shown(self, language: Language) -> str:
-        """Return `2026-11-20 06:00 UTC`."""
         return language.moment(self.moment_ms)
 
 
 @dataclass(frozen=True)
 class Day(Quantity):
-    """The day of a moment in the language's time zone."""
+    """The day of a moment in the language's time zone: `20 Nov 2026`."""
 
     moment_ms: int
 
     def shown(self, language: Language) -> str:
-        """Return `20 Nov 2026`."""
         return language.day(self.moment_ms)
 
 
 @dataclass(frozen=True)
 class Date(Quantity):
-    """A calendar day, the same in every time zone."""
+    """A calendar day, the same in every time zone: `20 Nov 2026`."""
 
     date: date
 
     def shown(self, language: Language) -> str:
-        """Return `20 Nov 2026`."""
         return language.date(self.date)
 
 
 @dataclass(frozen=True)
 class WeekHour(Quantity):
-    """An hour of the week, counted from midnight of a weekday (0 is Monday); hours above 24 are in the following days."""
+    """An hour of the week, counted from midnight of a weekday (0 is Monday); hours above 24 are in the following days: `Sat 06:00`."""
 
     weekday: int
     hour: int
 
     def shown(self, language: Language) -> str:
-        """Return `Sat 06:00`."""
         return f"{language.weekday((self.weekday + self.hour // 24) % 7)} {self.hour % 24:02}:00"
 
 
 @dataclass(frozen=True)
 class ShortDay(Quantity):
-    """A calendar day short enough for the label of a bar."""
+    """A calendar day short enough for the label of a bar: `Mon 9`."""
 
     date: date
 
     def shown(self, language: Language) -> str:
-        """Return `Mon 9`."""
         return f"{language.weekday(self.date.weekday())} {self.date.day}"
 
 
 @dataclass(frozen=True)
 class ShortDate(Quantity):
-    """A calendar day short enough for the label of one of many points."""
+    """A calendar day short enough for the label of one of many points: `20 Nov`."""
 
     date: date
 
     def shown(self, language: Language) -> str:
-        """Return `20 Nov`."""
         return language.short_date(self.date)
 
 
 @dataclass(frozen=True)
 class ShortHour(Quantity):
-    """A moment in milliseconds since the epoch, short enough for the label of a bar, in the language's time zone."""
+    """A moment in milliseconds since the epoch, short enough for the label of a bar, in the language's time zone: `Mon 9 06:00`."""
 
     moment_ms: int
 
     def shown(self, language: Language) -> str:
-        """Return `Mon 9 06:00`."""
         local = from_ms(self.moment_ms).astimezone(language.zone)
         return f"{language.weekday(local.weekday())} {local.day} {local:%H:%M}"
 
 
 @dataclass(frozen=True)
 class Minutes(Quantity):
-    """A duration in milliseconds as whole minutes, so that several compare at a glance."""
+    """A duration in milliseconds as whole minutes, so that several compare at a glance: `90 min`."""
 
     milliseconds: int
 
     def shown(self, language: Language) -> str:
-        """Return `90 min`."""
         return language.minutes(self.milliseconds)
 
 
 @dataclass(frozen=True)
 class Span(Quantity):
-    """A duration in milliseconds."""
+    """A duration in milliseconds: `1h 30min`."""
 
     milliseconds: int
 
     def shown(self, language: Language) -> str:
-        """Return `1h 30min`."""
         return language.duration(self.milliseconds)
 
 
@@ -191,10 +178,9 @@ def rounded_span(milliseconds: float) -> Span:
 
 @dataclass(frozen=True)
 class Bytes(Quantity):
-    """A size in bytes."""
+    """A size in bytes: `23.4 GiB`."""
 
     size: float
 
     def shown(self, language: Language) -> str:
-        """Return `23.4 GiB`."""
         return language.size(self.size)

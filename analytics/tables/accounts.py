@@ -77,22 +77,15 @@ def account_total(money: Money) -> Table:
 
 
 def _headline(total: Account, currency: str) -> str:
-    hours, share = GpuHours(total.total_ms), efficiency(total)
-    if total.paid_cents is None:
-        if share is None:
-            return tr("{hours} GPU-hours; no price is known.", hours=hours)
-        return tr(
-            "{hours} GPU-hours; {efficiency} of the allocated time was effective. No price is known.",
-            hours=hours,
-            efficiency=share,
-        )
-    paid = Amount(from_cents(total.paid_cents), currency)
+    share, is_priced = efficiency(total), total.paid_cents is not None
+    known = {"hours": GpuHours(total.total_ms), "paid": Amount(from_cents(total.paid_cents), currency)}
     if share is None:
-        return tr("{hours} GPU-hours cost {paid}.", hours=hours, paid=paid)
+        return tr("{hours} GPU-hours cost {paid}." if is_priced else "{hours} GPU-hours; no price is known.", **known)
     return tr(
-        "{hours} GPU-hours cost {paid}; {efficiency} of the allocated time was effective.",
-        hours=hours,
-        paid=paid,
+        "{hours} GPU-hours cost {paid}; {efficiency} of the allocated time was effective."
+        if is_priced
+        else "{hours} GPU-hours; {efficiency} of the allocated time was effective. No price is known.",
+        **known,
         efficiency=share,
     )
 

@@ -16,7 +16,7 @@ from analytics.plan.seen_work import PATIENT_TIMES, OldCards, PlacedWork, old_ca
 from analytics.report.report import Report
 from analytics.tables.names import GPU_HOURS, NAME_MOST, amount, card_name, decimals
 from analytics.tables.plan_seen import job_words, work_columns
-from analytics.tables.table import Table, column, fact, for_programs, single
+from analytics.tables.table import Column, Table, column, column_of, fact, for_programs, single
 from analytics.workloads.model import joined_by_and
 from analytics.workloads.work_kinds import BATCH, INTERACTIVE, POD, PROCESS, SERVES
 
@@ -138,6 +138,10 @@ def token_costs(found: Sequence[MeasuredTokens], prices: PriceBook) -> Table:
     listed = {each.served: api_price(each.served, prices) for each in found}
     stated = [price for price in listed.values() if price is not None]
     known = [each for each in found if each.cost_per_million is not None]
+
+    def cost(key: str, title: str) -> Column:
+        return column_of(key, column(key, title, "money", lambda value: Amount(value, currency)))
+
     return Table(
         name="tokens",
         title=tr("What a million tokens cost here"),
@@ -157,24 +161,9 @@ def token_costs(found: Sequence[MeasuredTokens], prices: PriceBook) -> Table:
             column("tokens", tr("million tokens"), "number", lambda each: _millions(each.tokens), "tokens"),
             column("tokens_per_gpu_s", tr("tokens/s"), "number"),
             column("most_requests", tr("requests"), "count", "most_running", json_type="number"),
-            column(
-                "cost_per_million",
-                tr("per million"),
-                "money",
-                lambda each: amount(each.cost_per_million, currency),
-            ),
-            column(
-                "input_cost_per_million",
-                tr("input"),
-                "money",
-                lambda each: amount(each.input_cost_per_million, currency),
-            ),
-            column(
-                "output_cost_per_million",
-                tr("output"),
-                "money",
-                lambda each: amount(each.output_cost_per_million, currency),
-            ),
+            cost("cost_per_million", tr("per million")),
+            cost("input_cost_per_million", tr("input")),
+            cost("output_cost_per_million", tr("output")),
             column(
                 "api_per_million",
                 tr("API, per million"),
