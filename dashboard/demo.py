@@ -116,10 +116,10 @@ class DemoFolder:
         lines = ["[lake]", f"path = {json.dumps(str(self.lake.root))}", ""]  # a JSON string is one of TOML
         for section, own in tables.items():
             lines.append(f"[{section}]")
-            for setting, text in own.items():
+            for setting, table in own.items():
                 file = self.path.absolute() / f"{'intensity' if setting == 'carbon' else setting}.csv"
                 lines.append(f"{setting} = {json.dumps(str(file))}")
-                texts[file] = text
+                texts[file] = table
             lines.append("")
         texts[self.config] = lambda _: "\n".join(lines)
         for file, text in texts.items():

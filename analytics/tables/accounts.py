@@ -17,7 +17,7 @@ from analytics.money.window_money import Money
 from analytics.states import IN_USE, UNUSED, USED_FIRST
 from analytics.tables.basis import basis_fact, marked
 from analytics.tables.card_use import CARD_USE_COLUMNS, card_use_note, card_use_terms, measured_columns
-from analytics.tables.names import NAME_MOST, account_name
+from analytics.tables.names import NAME_MOST, account_name, more_with_hours
 from analytics.tables.people import RANK, RANK_FACTS, efficiency, low_note, rank_place
 from analytics.tables.point_samples import unconfirmed_note
 from analytics.tables.table import Cell, Column, Kind, Table, column, column_of, fact, for_programs
@@ -46,7 +46,6 @@ def accounts_by(group: str, money: Money) -> Table:
     """Return a row per pool, team or other group. A text lists the groups that have GPU time."""
     rows, total, title = priced_accounts(money, group), money.accounts.total, _GROUPS[group][0]
     shown = len(rows) if group == "day" else sum(row.account.total_ms >= _LEAST_MS for row in rows)
-    rest_ms = sum(row.account.total_ms for row in rows[shown:])
     return Table(
         name=f"accounts_{group}",
         title=tr("GPU time and money by {group}", group=title),
@@ -55,7 +54,7 @@ def accounts_by(group: str, money: Money) -> Table:
         columns=tuple(_shown_columns(money, group, rows)),
         rows=rows,
         shown=shown,
-        rest=tr("and {number} more with {hours} GPU-hours", number=len(rows) - shown, hours=GpuHours(rest_ms)),
+        rest=more_with_hours([row.account.total_ms for row in rows[shown:]]),
         notes=(
             *(() if total.paid_cents is None else (_SUM,)),
             *((RANK,) if group in _RANKED else ()),
@@ -106,16 +105,8 @@ COST_PARTS = tuple(map(_part, ("used", *(state for state in USED_FIRST if state 
 
 
 def _state(state: str) -> Column:
-    figure = column(f"{state}_gpu_hours", state_label(state), "gpu_hours", lambda row: row.state_ms[state])
+    figure = column(f"{state}_gpu_hours", state_label(state), "gpu_hours", f"state_ms.{state}")
     return marked(figure, methodcaller("unconfirmed", state)) if state in UNUSED else figure
-
-
-def _unconfirmed(state: str) -> Column:
-    return fact(f"{state}_unconfirmed_gpu_hours", "gpu_hours", lambda row: row.open_ms[state])
-
-
-def _basis(state: str) -> Column:
-    return basis_fact(f"{state}_basis", methodcaller("basis", state))
 
 
 def _name(row: Account) -> str:
@@ -133,8 +124,8 @@ _TIME = (
         lambda row: sum(row.open_ms.values()),
         about="What only point samples call idle.",
     ),
-    *map(_unconfirmed, UNUSED),
-    *map(_basis, UNUSED),
+    *(fact(f"{state}_unconfirmed_gpu_hours", "gpu_hours", f"open_ms.{state}") for state in UNUSED),
+    *(basis_fact(f"{state}_basis", methodcaller("basis", state)) for state in UNUSED),
 )
 UNPAID = (
     fact(

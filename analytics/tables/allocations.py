@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from operator import itemgetter
 from typing import Any, Literal
 
 import polars as pl
@@ -259,7 +258,7 @@ def check_tables(checked: Checked) -> Iterator[Table]:
     )
     yield for_programs(
         "unmeasured",
-        tuple(fact(name, _UNSEEN_KINDS.get(name, "words"), itemgetter(name)) for name in checked.unseen.columns),
+        tuple(fact(name, _UNSEEN_KINDS.get(name, "words")) for name in checked.unseen.columns),
         checked.unseen.iter_rows(named=True),
     )
 
@@ -267,12 +266,8 @@ def check_tables(checked: Checked) -> Iterator[Table]:
 _UNSEEN_KINDS: dict[str, Kind] = {"time": "moment", "end": "moment", "gpu_count": "count", "gpu_ms": "count"}
 
 
-def _row_column(key: str, title: str, kind: Kind = "words", read: str = "") -> Column:
-    """Return a column that reads a key of a frame's row."""
-    name = read or key
-    if kind == "words":
-        return column(key, title, kind, lambda row: plain(row[name] or "", 60) or None, itemgetter(name))
-    return column(key, title, kind, itemgetter(name))
+def _words(key: str, title: str) -> Column:
+    return column(key, title, "words", lambda row: plain(row[key] or "", 60) or None, key)
 
 
 def _found(name: str, title: str, headline: str, columns: Sequence[Column], rows: Sequence[Any]) -> Table:
@@ -301,12 +296,12 @@ def _without_telemetry(checked: Checked) -> Table:
         hours=GpuHours(int(unseen["gpu_ms"].sum())),
     )
     columns = (
-        _row_column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
-        _row_column("allocation_id", tr("allocation")),
-        _row_column("user", tr("user")),
-        _row_column("account", tr("account")),
-        _row_column("host", tr("host")),
-        column("why", tr("why"), "words", lambda row: _NEVER.get(row["why"], row["why"]), itemgetter("why")),
+        column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
+        _words("allocation_id", tr("allocation")),
+        _words("user", tr("user")),
+        _words("account", tr("account")),
+        _words("host", tr("host")),
+        column("why", tr("why"), "words", lambda row: _NEVER.get(row["why"], row["why"]), "why"),
         column("meant", tr("similar host name"), "words", lambda row: plain(checked.resembling.get(row["host"], ""))),
     )
     return _found("without_telemetry", tr("Allocated but never measured"), headline, columns, rows)
@@ -323,10 +318,10 @@ def _without_allocation(checked: Checked) -> Table:
         "{hours} GPU-hours on hosts that have allocations.", hours=GpuHours(int(grouped["unallocated_ms"].sum()))
     )
     columns = (
-        _row_column("host", tr("host")),
-        _row_column("user", tr("user"), read="user"),
-        _row_column("gpu_hours", tr("GPU-hours"), "gpu_hours", "unallocated_ms"),
-        *(_row_column(f"{state}_gpu_hours", state_label(state), "gpu_hours", state) for state in OCCUPIED),
+        _words("host", tr("host")),
+        _words("user", tr("user")),
+        column("gpu_hours", tr("GPU-hours"), "gpu_hours", "unallocated_ms"),
+        *(column(f"{state}_gpu_hours", state_label(state), "gpu_hours", state) for state in OCCUPIED),
     )
     return _found("without_allocation", tr("Used without an allocation"), headline, columns, ordered.to_dicts())
 
@@ -338,12 +333,12 @@ def _oversized(checked: Checked) -> Table:
     """
     rows = checked.oversized.to_dicts()
     columns = (
-        _row_column("allocation_id", tr("allocation")),
-        _row_column("user", tr("user")),
-        _row_column("account", tr("account")),
-        _row_column("host", tr("host")),
-        _row_column("allocated", tr("allocated GPUs"), "count", "allocated"),
-        _row_column("present", tr("GPUs present"), "count"),
+        _words("allocation_id", tr("allocation")),
+        _words("user", tr("user")),
+        _words("account", tr("account")),
+        _words("host", tr("host")),
+        column("allocated", tr("allocated GPUs"), "count"),
+        column("present", tr("GPUs present"), "count"),
     )
     notes = [
         tr(
@@ -370,11 +365,11 @@ def _overlapping(checked: Checked) -> Table:
         checked.overlapping["gpu"].n_unique(),
     )
     columns = (
-        _row_column("time", tr("from"), "moment"),
-        _row_column("end", tr("until"), "moment"),
-        _row_column("allocations", tr("allocations")),
-        _row_column("gpu", tr("GPU")),
-        _row_column("host", tr("host")),
+        column("time", tr("from"), "moment"),
+        column("end", tr("until"), "moment"),
+        _words("allocations", tr("allocations")),
+        _words("gpu", tr("GPU")),
+        _words("host", tr("host")),
     )
     rows = checked.overlapping.to_dicts()
     return _found("overlapping", tr("Several allocations at once"), headline, columns, rows)

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import polars as pl
@@ -75,27 +74,25 @@ def workload_table(found: pl.DataFrame) -> Table:
         ),
         headline="",
         columns=(
-            column("user", tr("user"), "name", lambda row: _names(row, 80)[0], itemgetter("user")),
-            fact("account", "name", itemgetter("account")),
-            column("job", tr("job"), "name", lambda row: _names(row, 80)[1], itemgetter("job")),
-            column("model", tr("model"), "name", lambda row: _names(row, 80)[2], itemgetter("model")),
-            fact("host", "host", itemgetter("host")),
-            fact("gpus", "gpu", itemgetter("gpus"), "array"),
+            column("user", tr("user"), "name", lambda row: _names(row, 80)[0], "user"),
+            fact("account", "name"),
+            column("job", tr("job"), "name", lambda row: _names(row, 80)[1], "job"),
+            column("model", tr("model"), "name", lambda row: _names(row, 80)[2], "model"),
+            fact("host", "host"),
+            fact("gpus", "gpu", json_type="array"),
             column("gpu_count", tr("GPUs"), "count", lambda row: len(row["gpus"]), audience="people"),
-            column("gpu_hours", tr("GPU-hours"), "gpu_hours", itemgetter("gpu_ms")),
+            column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
             column("peak_bytes", tr("peak memory"), "number", _peak, json_type="integer"),
-            fact("card_bytes", "number", itemgetter("card_bytes"), "integer"),
+            fact("card_bytes", "number", json_type="integer"),
             *(
-                column(
-                    f"{part}_p95_pct", title, "share", partial(_share, part=f"{part}_pct"), itemgetter(f"{part}_pct")
-                )
+                column(f"{part}_p95_pct", title, "share", partial(_share, part=f"{part}_pct"), f"{part}_pct")
                 for part, title in (
                     ("util", tr("utilization, 95th percentile")),
                     ("sm", tr("SM activity, 95th percentile")),
                 )
             ),
-            column("coverage", tr("coverage"), "share", itemgetter("coverage")),
-            column("kind", tr("verdict"), "words", lambda row: _WORDS[row["kind"]], itemgetter("kind")),
+            column("coverage", tr("coverage"), "share"),
+            column("kind", tr("verdict"), "words", lambda row: _WORDS[row["kind"]], "kind"),
             column(
                 "instead",
                 tr("sufficient instead"),

@@ -98,15 +98,13 @@ def who_had_it(_: Report, subject: Subject) -> Table:
         name="stays",
         title=tr("Users"),
         question=tr("Who used it or had it allocated in the window? GPU-hours by state."),
-        headline=_counted(tr_many("{number} {period|periods} of use", found.height), found.height)
-        if found.height
-        else tr("No user had it in this window."),
+        headline=_counted(found, "{number} {period|periods} of use") or tr("No user had it in this window."),
         columns=(
             *_gpu_of_host(subject),
             _column("user", tr("user"), "user", lambda user: user or tr("(no user)")),
             _JOB,
-            _column("from", tr("from"), "moment", field="time"),
-            _column("until", tr("until"), "moment", field="end"),
+            column("from", tr("from"), "moment", "time"),
+            column("until", tr("until"), "moment", "end"),
             *map(_spent, GIVEN),
         ),
         rows=_newest(found),
@@ -115,7 +113,7 @@ def who_had_it(_: Report, subject: Subject) -> Table:
 
 
 def _spent(state: str) -> Column:
-    figure = _column(state, state_label(state), "gpu_hours")
+    figure = column(state, state_label(state), "gpu_hours")
     return marked(figure, itemgetter(f"{state}_unconfirmed")) if state in IDLE_ALLOCATED else figure
 
 
@@ -149,16 +147,14 @@ def processes(report: Report, subject: Subject) -> Table:
         name="processes",
         title=tr("Processes"),
         question=tr("What ran on it, and how much of its memory did it take?"),
-        headline=_counted(tr_many("{number} {process|processes}", found.height), found.height)
-        if found.height
-        else tr("No process was observed in this window."),
+        headline=_counted(found, "{number} {process|processes}") or tr("No process was observed in this window."),
         columns=(
             *_gpu_of_host(subject),
             column("command", tr("command"), "words", lambda row: f"{plain(row['command'] or '?', 40)} ({row['pid']})"),
             _column("user", tr("user"), "words", lambda user: None if user is None else plain(user)),
             replace(_JOB, kind="words"),
-            _column("first_seen", tr("first observed"), "moment", field="time"),
-            _column("last_seen", tr("last observed"), "moment", field="end"),
+            column("first_seen", tr("first observed"), "moment", "time"),
+            column("last_seen", tr("last observed"), "moment", "end"),
             _column(
                 "memory_bytes",
                 tr("most memory"),
@@ -209,11 +205,9 @@ def events(report: Report, subject: Subject) -> Table | None:
         name="events",
         title=tr("Events"),
         question=tr("What did the driver or the agent report?"),
-        headline=_counted(tr_many("{number} {event|events}", found.height), found.height)
-        if found.height
-        else tr("No event in this window."),
+        headline=_counted(found, "{number} {event|events}") or tr("No event in this window."),
         columns=(
-            _column("time", tr("moment"), "moment"),
+            column("time", tr("moment"), "moment"),
             *_gpu_of_host(subject),
             _column("kind", tr("event"), "words", plain),
             _column("code", tr("code"), "words", lambda code: "" if code is None else str(code)),
@@ -241,7 +235,7 @@ def host_remarks(report: Report, subject: Subject) -> Table | None:
             _column("day", tr("day"), "moment", Day, "time"),
             _column("gpu", tr("GPU"), "words", lambda gpu: plain(gpu or subject.name, _GPU_LETTERS)),
             _column("remark", tr("problem"), "sentence", lambda kind: _REMARKS.get(kind, plain(kind)), "kind"),
-            _column("rows", tr("rows"), "count", field="count"),
+            column("rows", tr("rows"), "count", "count"),
             column("example", tr("example"), "words", _example),
         ),
         rows=_newest(found.sort("time", descending=True)),
@@ -259,12 +253,9 @@ def _newest(found: pl.DataFrame) -> tuple[dict[str, Any], ...]:
     return tuple(found.head(_MOST).iter_rows(named=True))
 
 
-def _column(
-    key: str, title: str, kind: Kind, written: Callable[[Any], object] | None = None, field: str | None = None
-) -> Column:
+def _column(key: str, title: str, kind: Kind, written: Callable[[Any], object], field: str | None = None) -> Column:
     """Return a column of a frame that shows `written(value)`, from the frame's column `key` or `field`."""
-    read = itemgetter(field or key)
-    return column(key, title, kind, read if written is None else lambda row: written(read(row)))
+    return column(key, title, kind, lambda row: written(row[field or key]))
 
 
 _JOB = _column("job", tr("job"), "name", lambda job: plain(job or "-"))
@@ -276,8 +267,9 @@ def _gpu_of_host(subject: Subject) -> tuple[Column, ...]:
     return (_GPU,) if subject.is_host else ()
 
 
-def _counted(many: str, number: int) -> str:
-    """Return the number of rows and, if not all are listed, the number of listed rows."""
-    if number <= _MOST:
-        return tr("{many} in this window.", many=many)
+def _counted(found: pl.DataFrame, rows: str) -> str:
+    """Return the number of rows and, if not all are listed, the number of listed rows; empty without rows."""
+    many = tr_many(rows, found.height)
+    if found.height <= _MOST:
+        return tr("{many} in this window.", many=many) if found.height else ""
     return tr("{many} in this window; the newest {shown} are listed.", many=many, shown=_MOST)

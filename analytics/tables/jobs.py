@@ -15,8 +15,9 @@ from analytics.report.report import Report
 from analytics.scope import Scope
 from analytics.states import IDLE_ALLOCATED, IN_USE
 from analytics.tables.findings import findings_about
+from analytics.tables.names import more_with_hours
 from analytics.tables.palette import GIVEN
-from analytics.tables.table import Cell, Column, LinkedCell, StateBar, Table, column
+from analytics.tables.table import Cell, LinkedCell, StateBar, Table, column
 
 _SHOWN = 100
 
@@ -45,21 +46,16 @@ def jobs_of_user(report: Report, user: str) -> Table:
             column("gpus", tr("GPUs"), "count", _gpus, lambda job: len(job.gpus)),
             column("allocated_gpu_hours", tr("GPU-hours allocated"), "gpu_hours", "allocated_ms"),
             column("used_gpu_hours", tr("used"), "gpu_hours", lambda job: sum(job.state_ms[state] for state in IN_USE)),
-            *map(_idle, IDLE_ALLOCATED[::-1]),
+            *(
+                column(f"{state}_gpu_hours", state_label(state), "gpu_hours", f"state_ms.{state}")
+                for state in IDLE_ALLOCATED[::-1]
+            ),
             column("first_seen", tr("first observed"), "moment", "first_ms"),
             column("last_seen", tr("last observed"), "moment", "last_ms"),
             column("cost", tr("cost"), "money", lambda job: Amount(job.cost, currency)),
         ),
         rows=found[:_SHOWN],
-        notes=(
-            tr(
-                "and {number} more with {hours} GPU-hours",
-                number=len(rest),
-                hours=GpuHours(sum(each.allocated_ms for each in rest)),
-            ),
-        )
-        if rest
-        else (),
+        notes=(more_with_hours([each.allocated_ms for each in rest]),) if rest else (),
         states=GIVEN,
         wide=True,
     )
@@ -75,10 +71,6 @@ def _headline(found: Sequence[JobUse]) -> str:
         hours=GpuHours(_unused_ms(idle)),
         name=_name(idle),
     )
-
-
-def _idle(state: str) -> Column:
-    return column(f"{state}_gpu_hours", state_label(state), "gpu_hours", lambda job: job.state_ms[state])
 
 
 def _unused_ms(job: JobUse) -> float:

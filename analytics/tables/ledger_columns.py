@@ -39,13 +39,9 @@ SCOPE_COLUMNS = tuple(fact(name, "words") for name in ("pool", "model", "team", 
 """Columns of a `Scope`."""
 
 
-def _hours(state: str) -> Column:
-    return fact(state, "gpu_hours", lambda totals: totals.state_ms[state])
-
-
 _GPU_HOURS = record_column(
     "gpu_hours",
-    (fact("total", "gpu_hours", "total_ms"), *map(_hours, STATES)),
+    (fact("total", "gpu_hours", "total_ms"), *(fact(state, "gpu_hours", f"state_ms.{state}") for state in STATES)),
     "",
     "In all and by state; the states add up to the total.",
 )
@@ -251,10 +247,6 @@ class GpuLedger:
     totals: Totals
 
 
-def _state(state: str) -> Column:
-    return fact(f"{state}_gpu_hours", "gpu_hours", lambda row: row.totals.state_ms[state])
-
-
 GPU_COLUMNS = (
     fact("gpu", "gpu", nullable=False),
     fact("host", "host", nullable=False),
@@ -262,7 +254,7 @@ GPU_COLUMNS = (
     fact("pool", "pool"),
     flag("simulated"),
     fact("gpu_hours", "gpu_hours", "totals.total_ms"),
-    *map(_state, STATES),
+    *(fact(f"{state}_gpu_hours", "gpu_hours", f"totals.state_ms.{state}") for state in STATES),
     *(column_of("totals", basis_fact(f"{state}_basis", methodcaller("basis", state))) for state in UNUSED),
     fact("coverage", "share", "totals.coverage", about="The observed share of them."),
 )

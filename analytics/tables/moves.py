@@ -9,11 +9,11 @@ from analytics.decide.right_sizing import Proposal, RightSizing
 from analytics.decide.totals import saving_of
 from analytics.language.language import SentenceList
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, GpuHours
+from analytics.language.quantities import Amount
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.basis import at_most
 from analytics.tables.findings import by_cost
-from analytics.tables.names import GPU_HOURS, card_name, place_name
+from analytics.tables.names import CONFIDENCE, GPU_HOURS, card_name, more_with_hours, place_name
 from analytics.tables.table import LinkedCell, Table, column
 from analytics.workloads.model import Finding
 from analytics.workloads.workloads import SHARED, SPLIT
@@ -50,18 +50,10 @@ def moves(recommendations: Recommendations, findings: Iterable[Finding]) -> Tabl
             column(
                 "cost", tr("cost"), "money", lambda each: at_most(each.unconfirmed, Amount(each.cost, currency)), "cost"
             ),
-            column("confidence", tr("confidence"), "grade", lambda each: tr(each.confidence.grade)),
+            CONFIDENCE,
         ),
         rows=tuple(found[:_SHOWN]),
-        notes=(
-            tr(
-                "and {number} more with {hours} GPU-hours",
-                number=len(rest),
-                hours=GpuHours(sum(each.gpu_ms for each in rest)),
-            ),
-        )
-        if rest
-        else (),
+        notes=(more_with_hours([each.gpu_ms for each in rest]),) if rest else (),
         wide=True,
     )
 

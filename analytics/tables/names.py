@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
 from analytics.cards import card
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
-from analytics.language.language import Language
+from analytics.language.language import Language, Sentence
 from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Number, Quantity
+from analytics.language.quantities import Amount, GpuHours, Number, Quantity
 from analytics.language.sentences import tr
 from analytics.money.priced_segments import NOT_KNOWN
 from analytics.tables.table import Cell, Column, column
@@ -74,6 +74,11 @@ def placed(name: str, language: Language) -> str:
 def least_to_most(least: Quantity, most: Quantity) -> Cell:
     """Return one figure if both are equal, else a range: `2 to 5`."""
     return least if str(least) == str(most) else tr("{least} to {most}", least=least, most=most)
+
+
+def more_with_hours(rest_ms: Sequence[float]) -> Sentence:
+    """Return the number of the rows that are left out, and their GPU time, which is given for each of them."""
+    return tr("and {number} more with {hours} GPU-hours", number=len(rest_ms), hours=GpuHours(sum(rest_ms)))
 
 
 def amount(value: float | None, currency: str | None) -> Amount | None:

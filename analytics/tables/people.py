@@ -19,7 +19,7 @@ from analytics.report.parts import People
 from analytics.states import ALLOCATED_USED_FIRST, IDLE_ALLOCATED
 from analytics.tables.basis import marked
 from analytics.tables.card_use import CARD_USE_COLUMNS, card_use_note, card_use_terms, measured_columns
-from analytics.tables.names import NAME_MOST, account_name, card_name
+from analytics.tables.names import NAME_MOST, account_name, card_name, more_with_hours
 from analytics.tables.point_samples import unconfirmed_note
 from analytics.tables.table import Column, Kind, StateBar, Table, column, fact
 
@@ -107,31 +107,21 @@ def people_columns(
 
 
 def _idle(state: str) -> Column:
-    figure = column(f"{state}_gpu_hours", state_label(state), "gpu_hours", lambda person: person.state_ms[state])
+    figure = column(f"{state}_gpu_hours", state_label(state), "gpu_hours", f"state_ms.{state}")
     return marked(figure, methodcaller("unconfirmed", state))
 
 
 def _people(kind: Kind, title: str, people: Sequence[UserFigures], money: Money) -> Table:
     ordered = sorted(people, key=lambda each: (-each.allocated_ms, each.label))
-    rest = ordered[_LISTED:]
     return Table(
         name=f"{kind}s",
         title=title,
         question=tr("Who had GPUs, and how much of the time did they use them?"),
         headline=_headline(ordered),
-        columns=people_columns(
-            kind,
-            people,
-            money.currency,
-            with_money=money.accounts.total.paid_cents is not None,
-        ),
+        columns=people_columns(kind, people, money.currency, with_money=money.accounts.total.paid_cents is not None),
         rows=tuple(ordered),
         shown=_LISTED,
-        rest=tr(
-            "and {number} more with {hours} GPU-hours",
-            number=len(rest),
-            hours=GpuHours(sum(each.allocated_ms for each in rest)),
-        ),
+        rest=more_with_hours([each.allocated_ms for each in ordered[_LISTED:]]),
         notes=(
             RANK,
             *low_note(sum(each.state_ms["low"] for each in ordered), sum(each.low_by_sm_ms for each in ordered)),

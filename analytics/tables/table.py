@@ -240,8 +240,8 @@ def column(  # one name for each attribute
 ) -> Column:
     """Return a column that reads a value from a row.
 
-    `read` is a function or a path of attributes; by default the path is `key`. A path such as `today.jobs` leads
-    through attributes; if one of them is None, the value is None. The empty path is the row.
+    `read` is a function or a path; by default the path is `key`. A path such as `today.jobs` leads through attributes
+    and the keys of mappings; if one of them is None, the value is None. The empty path is the row.
     """
     other = _at(machine) if isinstance(machine, str) else machine
     return Column(key, title, kind, _reader(key, read), other, json_type, audience, digits)
@@ -271,7 +271,7 @@ def _at(path: str) -> Callable[[Any], Any]:
 
     def read(row: Any) -> object:
         for name in names:
-            row = None if row is None else getattr(row, name)
+            row = None if row is None else row[name] if isinstance(row, Mapping) else getattr(row, name)
         return row
 
     return read

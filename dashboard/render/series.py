@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from operator import itemgetter
 from typing import Any
 
 import plotly.graph_objects as go
@@ -210,7 +209,7 @@ def _numbers(view: View, colours: Palette, series: PageSeries) -> html.Details:
 
         return column(line.column, SentenceList([line.name, line.unit], ", "), "number", cell, mean)
 
-    columns = (column("from", tr("from"), "moment", itemgetter("time")), *map(line_column, series.lines))
+    columns = (column("from", tr("from"), "moment", "time"), *map(line_column, series.lines))
     listed = Table("states", "", "", "", columns, tuple(series.coarse.iter_rows(named=True)))
     summary = html.Summary(tr("The figures as a table: mean, least and most"))
     return html.Details([summary, table(view, colours, listed, listed.cells, "linked")])

@@ -26,6 +26,7 @@ ROOT = Path(analytics.__file__).parent
 _SAYERS = {"tr": (0, 1), "tr_many": (0, 1), "translate": (0, 1), "of_gpus": (0, 2), "said": (1, 1)} | {
     "label": (1, 1),
     "counted": (1, 1),
+    "_counted": (1, 1),
     "varying": (1, 1),
     "rank_label": (0, 1),
     "bounded": (1, 1),
