@@ -30,15 +30,9 @@ from dashboard.source import LakeSource, view_of
 from dashboard.view import Problem, View
 from fallow.errors import FallowError
 
-
-def _users(view: View) -> Table:
-    money = view.report.money
-    return accounts_by("user", money)
-
-
 EXPORTS: Mapping[str, Callable[[View], Table]] = {
     "findings": lambda view: finding_list(for_reading(view.report.review, is_all=view.query.show == "all")),
-    "users": _users,
+    "users": lambda view: accounts_by("user", view.report.money),
     "gpus": lambda view: gpu_table(gpu_ledger(view.part.inside.segments, view.whole.inventory)),
     "recommendations": lambda view: decision_rows(view.report.recommendations),
     "workloads": lambda view: workload_table(workload_sizes(view.report)),

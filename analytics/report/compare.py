@@ -107,27 +107,27 @@ def _sign(change: float) -> str:
     return "+" if rounded > 0 else "\N{MINUS SIGN}" if rounded < 0 else "±"
 
 
-FIGURES = (
-    "waste_money",
-    "paid_money",
-    "useful_money",
-    "free_money",
-    "reserved_money",
-    "held_money",
-    "stalled_money",
-    "unavailable_money",
-    "unused_share",
-    "free_share",
-    "reserved_share",
-    "held_share",
-    "stalled_share",
-    "active_share",
-    "efficiency",
-    "idle_gpus",
-    "gpus",
-    "observed",
-)
-"""Compared figures, in their order."""
+FIGURES = {
+    "waste_money": tr("waste"),
+    "paid_money": tr("paid"),
+    "useful_money": tr("paid for useful time"),
+    "free_money": tr("cost of unallocated time"),
+    "reserved_money": tr("cost of allocated, unused time"),
+    "held_money": tr("cost of held idle time"),
+    "stalled_money": tr("cost of stalled time"),
+    "unavailable_money": tr("cost of down time"),
+    "unused_share": tr("unused share"),
+    "free_share": tr("unallocated share"),
+    "reserved_share": tr("allocated, unused share"),
+    "held_share": tr("held idle share"),
+    "stalled_share": tr("stalled share"),
+    "active_share": tr("useful share"),
+    "efficiency": tr("efficiency"),
+    "idle_gpus": tr("unused GPUs, mean"),
+    "gpus": tr("GPUs"),
+    "observed": tr("observed share"),
+}
+"""Compared figures, in their order, with their names for people."""
 
 OF_POOLS = ("waste_money", "paid_money", "unused_share", "active_share", "idle_gpus", "observed")
 """Compared figures of each pool."""

@@ -24,7 +24,7 @@ from analytics.tables.table import Cell, Column, Kind, Table, column, column_of,
 from fallow.clock import HOUR_MS
 from fallow.schema import STATES
 
-_GROUPS: Mapping[str, tuple[str, Kind]] = {
+GROUP_TITLES: Mapping[str, tuple[str, Kind]] = {
     "pool": (tr("pool"), "pool"),
     "team": (tr("team"), "team"),
     "organisation": (tr("organisation"), "name"),
@@ -37,6 +37,7 @@ _GROUPS: Mapping[str, tuple[str, Kind]] = {
     "job": (tr("job"), "name"),
     "day": (tr("day"), "name"),
 }
+"""The heading and the kind of the names, by the group of accounts or allocations."""
 _RANKED = ("team", "organisation", "user", "account")
 _LEAST_MS = HOUR_MS // 20
 """Least GPU time of a listed row: less is written as 0.0 GPU-hours."""
@@ -44,7 +45,7 @@ _LEAST_MS = HOUR_MS // 20
 
 def accounts_by(group: str, money: Money) -> Table:
     """Return a row per pool, team or other group. A text lists the groups that have GPU time."""
-    rows, total, title = priced_accounts(money, group), money.accounts.total, _GROUPS[group][0]
+    rows, total, title = priced_accounts(money, group), money.accounts.total, GROUP_TITLES[group][0]
     shown = len(rows) if group == "day" else sum(row.account.total_ms >= _LEAST_MS for row in rows)
     return Table(
         name=f"accounts_{group}",
@@ -225,7 +226,7 @@ def _shown_columns(money: Money, group: str, rows: Sequence[PricedAccount]) -> I
     else:
         shown |= {"paid", *(f"{'used' if state in IN_USE else state}_cost" for state in states)}
         shown |= {"unpriced_gpu_hours"} if total.unpriced_ms else set()
-    title, kind = _GROUPS[group]
+    title, kind = GROUP_TITLES[group]
     for each in ACCOUNT_COLUMNS:
         own = replace(each, audience="all" if each.key in shown else "programs")
         if each.key == "name":

@@ -17,6 +17,7 @@ from analytics.language.quantities import GpuHours, Moment, Number, Share
 from analytics.language.sentences import tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.states import OCCUPIED
+from analytics.tables.accounts import GROUP_TITLES
 from analytics.tables.table import Cell, Column, Kind, Table, column, fact, for_programs, rows_column, single
 from fallow.clock import Window
 
@@ -141,20 +142,12 @@ _ACCOUNTED = (
 )
 """Columns of what accounting reports of the use of GPUs. They bound it, and are no part of the ledger."""
 
-_SUM_TITLES: dict[str, tuple[str, Kind]] = {
-    "account": (tr("account"), "name"),
-    "user": (tr("user"), "user"),
-    "partition": (tr("partition"), "name"),
-    "qos": (tr("QOS"), "name"),
-    "job": (tr("job"), "name"),
-}
-
 
 def allocation_sums(found: Sequence[ListedAllocation], group: str) -> Table | None:
     """Return the GPU time by account and user, partition, ..., and its use as accounting bounds it; None without allocations."""
     if not found:
         return None
-    title, kind = _SUM_TITLES[group]
+    title, kind = GROUP_TITLES[group]
     rows = sums_by(found, group)
     total_ms, accounted_ms = (sum(getattr(each, name) for each in rows) for name in ("gpu_ms", "accounted_ms"))
     size = tr("{hours} allocated GPU-hours.", hours=GpuHours(total_ms))

@@ -8,32 +8,12 @@ from operator import attrgetter
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Amount, Moment, Number, Share
 from analytics.language.sentences import tr
-from analytics.report.compare import Compared, Comparison, Comparisons
+from analytics.report.compare import FIGURES, Compared, Comparison, Comparisons
 from analytics.report.coverage import WHOLE_FROM
 from analytics.tables.ledger_columns import SCOPE_COLUMNS, WINDOW_COLUMNS
 from analytics.tables.names import place_name
 from analytics.tables.table import Cell, Table, column, column_of, entries_column, fact, flag, record_column
 
-_NAMES = {
-    "waste_money": tr("waste"),
-    "paid_money": tr("paid"),
-    "useful_money": tr("paid for useful time"),
-    "free_money": tr("cost of unallocated time"),
-    "reserved_money": tr("cost of allocated, unused time"),
-    "held_money": tr("cost of held idle time"),
-    "stalled_money": tr("cost of stalled time"),
-    "unavailable_money": tr("cost of down time"),
-    "unused_share": tr("unused share"),
-    "free_share": tr("unallocated share"),
-    "reserved_share": tr("allocated, unused share"),
-    "held_share": tr("held idle share"),
-    "stalled_share": tr("stalled share"),
-    "active_share": tr("useful share"),
-    "efficiency": tr("efficiency"),
-    "idle_gpus": tr("unused GPUs, mean"),
-    "gpus": tr("GPUs"),
-    "observed": tr("observed share"),
-}
 _NOT_COMPARED = tr("not compared")
 
 
@@ -163,7 +143,7 @@ def _most_changed(found: Comparisons) -> str:
 
 
 def _name(each: Compared, currency: str) -> str:
-    name = _NAMES[each.name]
+    name = FIGURES[each.name]
     return tr("{name} ({currency})", name=name, currency=currency) if each.unit == "money" else name
 
 

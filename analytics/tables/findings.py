@@ -169,11 +169,9 @@ def findings_about(
         if found
         else tr("No finding in this window."),
         columns=(
-            column(
-                "finding", tr("finding"), "finding", lambda each: LinkedCell(each.sentence, "finding", each.finding_id)
-            ),
+            FINDING,
             CONFIDENCE,
-            column("user", tr("user"), "user", lambda each: each.user or tr(each.without_user), "user"),
+            USER,
             _SINCE,
             *_SIZE,
         ),
@@ -183,6 +181,11 @@ def findings_about(
     )
 
 
+FINDING = column(
+    "finding", tr("finding"), "finding", lambda each: LinkedCell(each.sentence, "finding", each.finding_id)
+)
+USER = column("user", tr("user"), "user", lambda each: each.user or tr(each.without_user), "user")
+"""Columns of a `Finding`, with links."""
 _SINCE = column("since", tr("since"), "moment", "since_ms")
 _SIZE = (
     column("gpus", tr("GPUs"), "count", lambda each: len(each.gpus)),

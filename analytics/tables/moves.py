@@ -12,9 +12,9 @@ from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount
 from analytics.language.sentences import tr, tr_many
 from analytics.tables.basis import at_most
-from analytics.tables.findings import by_cost
+from analytics.tables.findings import FINDING, USER, by_cost
 from analytics.tables.names import CONFIDENCE, GPU_HOURS, card_name, more_with_hours, place_name
-from analytics.tables.table import LinkedCell, Table, column
+from analytics.tables.table import Table, column
 from analytics.workloads.model import Finding
 from analytics.workloads.workloads import SHARED, SPLIT
 
@@ -37,10 +37,8 @@ def moves(recommendations: Recommendations, findings: Iterable[Finding]) -> Tabl
         question=tr("Who should change what, and how much would it save in this window?"),
         headline=_headline(found, counted, currency),
         columns=(
-            column(
-                "finding", tr("finding"), "finding", lambda each: LinkedCell(each.sentence, "finding", each.finding_id)
-            ),
-            column("user", tr("user"), "user", lambda each: each.user or tr(each.without_user), "user"),
+            FINDING,
+            USER,
             column("gpus", tr("GPUs"), "count", lambda each: len(each.gpus)),
             GPU_HOURS,
             column("card", tr("card"), "name", lambda each: card_name(str(each.evidence.numbers.get("model") or ""))),

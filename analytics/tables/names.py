@@ -57,8 +57,8 @@ MODEL = model_column()
 
 def model_if_several(rows: Collection[Any]) -> Column:
     """Return the column of the rows' GPU models, for programs only unless a pool has several models."""
-    several = has_several_models([(row.pool, row.model) for row in rows])
-    return model_column() if several else replace(model_column(), audience="programs")
+    several = len({(row.pool, row.model) for row in rows}) > len({row.pool for row in rows})
+    return MODEL if several else replace(MODEL, audience="programs")
 
 
 def account_name(label: str) -> str:
@@ -89,8 +89,3 @@ def amount(value: float | None, currency: str | None) -> Amount | None:
 def decimals(value: float | None, digits: int) -> Number | None:
     """Return a number with this many decimals; None is unknown."""
     return None if value is None else Number(value, digits)
-
-
-def has_several_models(places: Collection[tuple[str, str]]) -> bool:
-    """Return True if a pool of these pool and model pairs has several models, so that a table must name them."""
-    return len(set(places)) > len({pool for pool, _ in places})

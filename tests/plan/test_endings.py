@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ from analytics.frames import empty, milliseconds
 from analytics.plan.endings import Endings, find_endings
 from analytics.plan.supply import FleetSupply, find_supply
 from analytics.scope import Scope
-from analytics.tables.names import has_several_models
+from analytics.tables.names import model_if_several
 from fallow.clock import DAY_MS, HOUR_MS
 from fallow.schema import ALLOCATION, REQUEST
 from tests.findings.conftest import context_of
@@ -151,8 +152,11 @@ def test_a_project_that_goes_on_after_its_end_has_not_let_go(tmp_path: Path, mon
 
 
 def test_a_model_is_named_where_a_pool_has_several() -> None:
-    assert has_several_models([("train", "H100"), ("train", "A100"), ("serving", "L40S")])
-    assert not has_several_models([("train", "H100"), ("train", "H100"), ("serving", "L40S")])
+    def audience(*places: tuple[str, str]) -> str:
+        return model_if_several([SimpleNamespace(pool=pool, model=model) for pool, model in places]).audience
+
+    assert audience(("train", "H100"), ("train", "A100"), ("serving", "L40S")) == "all"
+    assert audience(("train", "H100"), ("train", "H100"), ("serving", "L40S")) == "programs"
 
 
 def test_each_gpu_can_be_given_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
