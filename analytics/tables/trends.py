@@ -19,27 +19,16 @@ _NAMES = {
     "unused_share": tr("unused share"),
     "waste_money": tr("waste"),
     "unused": tr("unused GPU-hours"),
-    "unconfirmed": tr("unconfirmed GPU-hours"),
     "unconfirmed_money": tr("cost of unconfirmed idle time"),
+    "unconfirmed": tr("unconfirmed GPU-hours"),
+    **{state: tr("{state}, GPU-hours", state=state_label(state)) for state in USED_FIRST},
     "total": tr("all GPU-hours"),
     "paid_money": tr("paid"),
     "useful_money": tr("paid for useful time"),
     "gpus": tr("GPUs"),
     "observed": tr("observed share"),
 }
-_ROWS = (
-    "unused_share",
-    "waste_money",
-    "unused",
-    "unconfirmed_money",
-    "unconfirmed",
-    *USED_FIRST,
-    "total",
-    "paid_money",
-    "useful_money",
-    "gpus",
-    "observed",
-)
+"""The figures in their order, with their names for people."""
 _ONLY_WHERE_ANY = ("unconfirmed_money", "unconfirmed")
 
 
@@ -54,7 +43,7 @@ def trends(history: WeekHistory | None) -> Table | None:
         question=tr("What has changed?"),
         headline=_headline(history, known["unused_share"]),
         columns=trend_columns(history),
-        rows=tuple(known[name] for name in _ROWS if name in known and _is_shown(known[name])),
+        rows=tuple(known[name] for name in _NAMES if name in known and _is_shown(known[name])),
         notes=tuple(unfinished(history)),
         wide=True,
     )
@@ -92,7 +81,7 @@ def _is_shown(trend: Trend) -> bool:
 
 
 def _name(trend: Trend, currency: str) -> str:
-    name = _NAMES.get(trend.name) or tr("{state}, GPU-hours", state=state_label(trend.name))
+    name = _NAMES[trend.name]
     return tr("{name} ({currency})", name=name, currency=currency) if trend.unit == "money" else name
 
 
