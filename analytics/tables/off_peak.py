@@ -12,7 +12,7 @@ from analytics.language.sentences import tr, tr_many
 from analytics.report.parts import Heading, LedgerFigures
 from analytics.tables.chart import Cells, Chart, GridCell, Panel
 from analytics.tables.hour_of_week import HOURS, WEEKDAYS
-from analytics.tables.names import GPUS, place_name
+from analytics.tables.names import GPUS, POOL, place_name
 from analytics.tables.point_samples import sampled_note
 from analytics.tables.table import Column, Table, column, fact
 from fallow.clock import WEEK_MS, Window
@@ -33,7 +33,7 @@ def _hour(key: str, title: str) -> Column:
 
 
 OFF_PEAK_COLUMNS = (
-    column("pool", tr("pool"), "pool", lambda window: place_name(window.pool), "pool"),
+    POOL,
     fact("weekday", "count", about="0 is Monday."),
     _hour("from_hour", tr("from")),
     _hour("until_hour", tr("until")),
@@ -48,7 +48,6 @@ def off_peak(windows: Sequence[OffPeak] | None, heading: Heading, ledger: Ledger
     if windows is None:
         return None
     found = sorted(windows, key=lambda window: -window.gpus * (window.until_hour - window.from_hour))
-    rest = len(found) - _LISTED
     pools = tuple(dict.fromkeys(each.pool for each in found))
     return Table(
         name="off_peak",
@@ -60,7 +59,7 @@ def off_peak(windows: Sequence[OffPeak] | None, heading: Heading, ledger: Ledger
         columns=OFF_PEAK_COLUMNS,
         rows=tuple(found),
         shown=_LISTED,
-        rest=tr_many("and {number} more {window|windows}", rest),
+        rest=tr_many("and {number} more {window|windows}", len(found) - _LISTED),
         chart=_chart(windows, pools[:_DRAWN]) if found else None,
         chart_note=tr(
             "The chart shows {shown} of {number} pools: the pools with the largest off-peak windows. The table on the page Release or order lists all pools.",
