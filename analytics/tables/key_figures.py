@@ -103,15 +103,15 @@ def _wasted(ledger: LedgerFigures, found: Recommendations) -> KeyFigure:
     paid, state_cents = account.paid_cents, spent.state_cents
     if paid is None or spent.cents is None or state_cents is None:
         lines.append(tr("no price is known"))
-        return KeyFigure("wasted", tr("Wasted"), figure, tuple(lines), "held")
-    share, low = Share(ratio(spent.cents, paid)), Amount(from_cents(state_cents["low"]), currency)
-    lines.insert(0, tr("{share} of {paid} paid", share=share, paid=Amount(from_cents(paid), currency)))
-    lines.append(tr("including {amount} for the unused part of low use", amount=low))
-    if spent.open_cents:
-        open_amount = Amount(from_cents(spent.open_cents), currency)
-        lines.append(tr("including {amount} that is only sampled, not confirmed", amount=open_amount))
-    if spent.unpriced_ms:
-        lines.append(tr("{hours} of these GPU-hours have no price", hours=GpuHours(spent.unpriced_ms)))
+    else:
+        share, low = Share(ratio(spent.cents, paid)), Amount(from_cents(state_cents["low"]), currency)
+        lines.insert(0, tr("{share} of {paid} paid", share=share, paid=Amount(from_cents(paid), currency)))
+        lines.append(tr("including {amount} for the unused part of low use", amount=low))
+        if spent.open_cents:
+            open_amount = Amount(from_cents(spent.open_cents), currency)
+            lines.append(tr("including {amount} that is only sampled, not confirmed", amount=open_amount))
+        if spent.unpriced_ms:
+            lines.append(tr("{hours} of these GPU-hours have no price", hours=GpuHours(spent.unpriced_ms)))
     return KeyFigure("wasted", tr("Wasted"), figure, tuple(lines), "held")
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Iterator, Sequence
+from operator import attrgetter, itemgetter
 
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Amount, Bytes, Date, GpuHours, Number
@@ -51,8 +51,8 @@ def old_card_queue(found: OldCards) -> Table:
         work = each.work
         groups[work.user, work.kind, card_name(work.model), each.option.card.name].append(each)
 
-    def largest(path: str) -> Callable[[Sequence[PlacedWork]], object]:
-        return lambda workloads: attrgetter(path)(workloads[0])
+    def of_largest(figure: Column) -> Column:
+        return column_of(itemgetter(0), figure)
 
     return Table(
         name="old_cards",
@@ -60,22 +60,12 @@ def old_card_queue(found: OldCards) -> Table:
         question=tr("Which workloads ran on newer cards although one of our older cards would do?"),
         headline=_queue_sentence(found),
         columns=(
-            column("user", tr("user"), "user", _user_name, largest("work.user")),
-            column(
-                "kind", tr("kind"), "words", lambda workloads: _KIND_WORDS[workloads[0].work.kind], largest("work.kind")
-            ),
-            column(
-                "largest_job",
-                tr("largest job"),
-                "name",
-                lambda workloads: job_words(workloads[0].work),
-                largest("work.job"),
-            ),
+            of_largest(column("user", tr("user"), "user", lambda each: _user_name(each.work.user), "work.user")),
+            of_largest(column("kind", tr("kind"), "words", lambda each: _KIND_WORDS[each.work.kind], "work.kind")),
+            of_largest(column("largest_job", tr("largest job"), "name", lambda each: job_words(each.work), "work.job")),
             column("workloads", tr("workloads"), "count", len),
-            column(
-                "model", tr("card"), "name", lambda workloads: card_name(workloads[0].work.model), largest("work.model")
-            ),
-            column("older_model", tr("older card"), "name", largest("option.card.name"), largest("option.model")),
+            of_largest(column("model", tr("card"), "name", lambda each: card_name(each.work.model), "work.model")),
+            of_largest(column("older_model", tr("older card"), "name", "option.card.name", "option.model")),
             column("gpu_hours", tr("GPU-hours"), "gpu_hours", _gpu_ms),
             column(
                 "peak_bytes",
@@ -98,8 +88,7 @@ def old_card_queue(found: OldCards) -> Table:
     )
 
 
-def _user_name(workloads: Sequence[PlacedWork]) -> str | None:
-    user = workloads[0].work.user
+def _user_name(user: str | None) -> str | None:
     return None if user is None else plain(user, NAME_MOST)
 
 

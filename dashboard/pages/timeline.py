@@ -217,37 +217,26 @@ def _of_groups(view: View, colours: Palette, kind: str) -> _Picture:
         else [RowLabel(row, 1, _label(view, place_name(name))) for row, name in enumerate(timeline.names)]
     )
     count = len(timeline.names)
-    by_pool, by_host = (
-        tr(
-            "Where are GPUs idle, and since when? One row per pool, one column per {width}; the height of a colour is its share of the GPU time, rounded to {step}. A click opens the pool.",
-            width=width,
-            step=Share(1 / timeline.lines),
-        ),
-        tr(
-            "Where are GPUs idle, and since when? One row per host, one column per {width}; the height of a colour is its share of the GPU time, rounded to {step}. A click opens the host.",
-            width=width,
-            step=Share(1 / timeline.lines),
-        ),
-    )
-    when = {"width": width, "since": Moment(visible(view)[0]), "until": Moment(visible(view)[1])}
-    pools, hosts = (
-        tr_many(
-            "Timeline: shares of the states of {number} {pool|pools} in every {width} from {since} to {until}.",
-            count,
-            **when,
-        ),
-        tr_many(
-            "Timeline: shares of the states of {number} {host|hosts} in every {width} from {since} to {until}.",
-            count,
-            **when,
-        ),
-    )
     return _Picture(
         timeline=timeline,
         rows=rows,
         labels=rows.labels(named),
-        label=pools if kind == POOLS else hosts,
-        question=by_pool if kind == POOLS else by_host,
+        label=tr_many(
+            "Timeline: shares of the states of {number} {pool|pools} in every {width} from {since} to {until}."
+            if kind == POOLS
+            else "Timeline: shares of the states of {number} {host|hosts} in every {width} from {since} to {until}.",
+            count,
+            width=width,
+            since=Moment(visible(view)[0]),
+            until=Moment(visible(view)[1]),
+        ),
+        question=tr(
+            "Where are GPUs idle, and since when? One row per pool, one column per {width}; the height of a colour is its share of the GPU time, rounded to {step}. A click opens the pool."
+            if kind == POOLS
+            else "Where are GPUs idle, and since when? One row per host, one column per {width}; the height of a colour is its share of the GPU time, rounded to {step}. A click opens the host.",
+            width=width,
+            step=Share(1 / timeline.lines),
+        ),
         cut=""
         if count == timeline.in_all
         else tr(
