@@ -333,23 +333,22 @@ def _oversized(checked: Checked) -> Table:
         column("allocated", tr("allocated GPUs"), "count"),
         column("present", tr("GPUs present"), "count"),
     )
-    notes = [
-        tr(
-            "{hours} GPU-hours are allocated by number only: the GPUs are not known.",
-            hours=GpuHours(checked.unplaced_gpu_ms),
-        )
-    ]
-    if checked.running and checked.as_of_ms is not None and checked.as_of_ms < checked.until_ms:
-        notes.append(
-            tr_many(
-                "{number} imported {allocation was|allocations were} running at the last import ({moment}) and {counts|count} as still running: import again.",
-                checked.running,
-                moment=Moment(checked.as_of_ms),
-            )
-        )
     headline = tr_many("{number} {allocation|allocations} of more GPUs than {its|their} host has.", len(rows))
     table = _found("oversized", tr("Allocations larger than their host"), headline, columns, rows)
-    return replace(table, notes=tuple(notes))
+    return replace(table, notes=tuple(_check_notes(checked)))
+
+
+def _check_notes(checked: Checked) -> Iterator[str]:
+    yield tr(
+        "{hours} GPU-hours are allocated by number only: the GPUs are not known.",
+        hours=GpuHours(checked.unplaced_gpu_ms),
+    )
+    if checked.running and checked.as_of_ms is not None and checked.as_of_ms < checked.until_ms:
+        yield tr_many(
+            "{number} imported {allocation was|allocations were} running at the last import ({moment}) and {counts|count} as still running: import again.",
+            checked.running,
+            moment=Moment(checked.as_of_ms),
+        )
 
 
 def _overlapping(checked: Checked) -> Table:

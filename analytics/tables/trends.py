@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from analytics.glossary import state_label
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Number, Share
@@ -102,30 +104,24 @@ def change(history: WeekHistory, trend: Trend) -> str:
     return Change(trend.unit, trend.now, trend.last_week if comparable else None).sentence
 
 
-def unfinished(history: WeekHistory | None) -> list[str]:
-    """Return why sums have no change: this week is not complete, or a week was not observed enough. Empty otherwise."""
+def unfinished(history: WeekHistory | None) -> Iterator[str]:
+    """Yield why sums have no change: this week is not complete, or a week was not observed enough."""
     if history is None or history.week is None:
-        return []
-    notes: list[str] = []
+        return
     if not _is_over(history):
         days = Number((history.seen.until_ms - history.week.since_ms) / DAY_MS, 1)
-        notes.append(
-            tr("Only {days} of this week's 7 days have passed, so sums of hours and money have no change.", days=days)
-        )
+        yield tr("Only {days} of this week's 7 days have passed, so sums of hours and money have no change.", days=days)
     weeks = [
         tr("{share} of {week}", share=Share(seen.share), week=history.week.before(number).label)
         for number, seen in enumerate((history.seen, *history.seen_before))
         if seen.share is not None and not seen.is_whole
     ]
     if weeks:
-        notes.append(
-            tr(
-                "Observed share of the GPU time: {weeks}. Below {least}, sums have no change and no median.",
-                weeks=SentenceList(weeks, ", "),
-                least=Share(WHOLE_FROM, 0),
-            )
+        yield tr(
+            "Observed share of the GPU time: {weeks}. Below {least}, sums have no change and no median.",
+            weeks=SentenceList(weeks, ", "),
+            least=Share(WHOLE_FROM, 0),
         )
-    return notes
 
 
 def _is_over(history: WeekHistory) -> bool:

@@ -47,7 +47,7 @@ def week_series(history: WeekHistory, before: int, annotations: Sequence[Annotat
         rows=tuple(shown),
         chart=_chart(shown, history, tuple(placed.values())) if any(each.figures for each in shown) else None,
         lines=tuple(annotation_lines(tuple(placed))),
-        chart_note=_marks(shown),
+        chart_note=SentenceList(_marks(shown), " "),
         notes=(_explained(history),),
     )
 
@@ -124,19 +124,15 @@ def _remark(each: WeekFigures) -> str:
     return "" if each.is_whole else tr("partly observed")
 
 
-def _marks(shown: Sequence[WeekFigures]) -> str:
-    """Return what hollow marks and gaps mean; empty if there are none."""
-    sentences = []
+def _marks(shown: Sequence[WeekFigures]) -> Iterator[str]:
+    """Yield what hollow marks and gaps mean."""
     if any(each.figures is not None and not each.is_whole for each in shown):
-        sentences.append(
-            tr(
-                "Hollow marks: weeks that are not complete, or of which less than {least} was observed. Their sums cover the observed time only.",
-                least=Share(WHOLE_FROM, 0),
-            )
+        yield tr(
+            "Hollow marks: weeks that are not complete, or of which less than {least} was observed. Their sums cover the observed time only.",
+            least=Share(WHOLE_FROM, 0),
         )
     if any(each.figures is None for each in shown):
-        sentences.append(tr("A gap in the line is a week that was not observed."))
-    return SentenceList(sentences, " ") if sentences else ""
+        yield tr("A gap in the line is a week that was not observed.")
 
 
 def _explained(history: WeekHistory) -> str:
