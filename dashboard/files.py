@@ -96,15 +96,8 @@ def report_name(view: View, week: Week, suffix: str) -> str:
     return f"fallow-{week.label}-{safe(scope)}-{code}{suffix}"
 
 
-_TYPES = {
-    "text": "text/plain; charset=utf-8",
-    "md": "text/markdown; charset=utf-8",
-    "html": "text/html; charset=utf-8",
-    "pdf": "application/pdf",
-    "json": "application/json",
-    "csv": "text/csv; charset=utf-8",
-    "parquet": "application/vnd.apache.parquet",
-}
+_EXPORTED = {"csv": (as_csv, "text/csv"), "parquet": (as_parquet, "application/vnd.apache.parquet")}
+"""How a table is written, and its media type, by the kind of the file."""
 _BY_NAME = {each.name: each for each in FORMATS}
 
 FRAME_POLICY = (
@@ -119,13 +112,13 @@ def serve_files(server: Any, source: LakeSource) -> None:
 
     @server.route("/export/<name>.<kind>")  # type: ignore[untyped-decorator]
     def export(name: str, kind: str) -> Response:
-        if name not in EXPORTS or kind not in ("csv", "parquet"):
+        if name not in EXPORTS or kind not in _EXPORTED:
             return _refusal("there is no such table", 404)
 
         def made(view: View, search: str) -> Response:
             audit_export(view.reader, f"/export/{name}.{kind}", search)
-            content = (as_csv if kind == "csv" else as_parquet)(exported(view, name))
-            return _file(content, kind, f"fallow-{name}.{kind}")
+            write, media_type = _EXPORTED[kind]
+            return _file(write(exported(view, name)), media_type, f"fallow-{name}.{kind}")
 
         return _answer(source, made)
 
@@ -134,7 +127,7 @@ def serve_files(server: Any, source: LakeSource) -> None:
         def made(view: View, _: str) -> Response:
             content = _BY_NAME["html"].render(edition(view, chosen_week(view)), view.language)
             headers = {"Content-Security-Policy": FRAME_POLICY, "X-Frame-Options": "SAMEORIGIN"}
-            return Response(content, content_type=_TYPES["html"], headers=headers)
+            return Response(content, mimetype="text/html", headers=headers)
 
         return _answer(source, made)
 
@@ -147,15 +140,14 @@ def serve_files(server: Any, source: LakeSource) -> None:
         def made(view: View, search: str) -> Response:
             audit_export(view.reader, f"/report/download/{name}", search)
             week = chosen_week(view)
-            return _file(form.render(edition(view, week), view.language), name, report_name(view, week, form.suffix))
+            content = form.render(edition(view, week), view.language)
+            return _file(content, form.media_type, report_name(view, week, form.suffix))
 
         return _answer(source, made)
 
 
-def _file(content: str | bytes, kind: str, name: str) -> Response:
-    return Response(
-        content, content_type=_TYPES[kind], headers={"Content-Disposition": f'attachment; filename="{name}"'}
-    )
+def _file(content: bytes, media_type: str, name: str) -> Response:
+    return Response(content, mimetype=media_type, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
 def _answer(source: LakeSource, make: Callable[[View, str], Response]) -> Response:

@@ -109,7 +109,9 @@ _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 _ROW_PX, _HIGH_ROW_PX, _HEAD_PX, _FOOT_PX, _BAR_PX = 38, 52, 48, 46, 16
 _ONE = {"mode": "singleRow", "checkboxes": False, "enableClickSelection": True}
-_PAGES = (10, 25, 50, 100)
+_PAGE_ROWS = 10
+_PAGES = (_PAGE_ROWS, 25, 50, 100)
+"""Rows of a page: by default, and those to choose from."""
 _SHOWN = {"function": "fallowShown(params)"}
 
 _EMPTY_OPTIONS = ["blank", "notBlank"]
@@ -240,7 +242,6 @@ def grid(
     shown: GridOf,
     *,
     chosen: Sequence[str] | None = None,
-    page_rows: int = 10,
     hides: bool = False,
     one: bool = False,
     high_rows: bool = False,
@@ -252,7 +253,6 @@ def grid(
         name: the id of the grid.
         shown: the table.
         chosen: the ids of the selected rows; with None, rows cannot be selected. `selectedRows` has the selection.
-        page_rows: rows of a page.
         hides: true where the page's own script decides which rows are listed.
         one: true where at most one row can be selected; rows then have no boxes.
         high_rows: true for rows of two lines, onto which long cells wrap.
@@ -260,7 +260,7 @@ def grid(
     data, label = shown.rows(language), language.translate(shown.table.title)
     place = next((place for place, row in enumerate(data) if row["id"] in (chosen or ())), 0)
     row_px = _HIGH_ROW_PX if high_rows else _ROW_PX
-    height_px = _HEAD_PX + row_px * max(1, min(len(data), page_rows)) + _BAR_PX + _FOOT_PX
+    height_px = _HEAD_PX + row_px * max(1, min(len(data), _PAGE_ROWS)) + _BAR_PX + _FOOT_PX
     table = AgGrid(
         id=name,
         columnDefs=shown.definitions(language),
@@ -273,11 +273,11 @@ def grid(
             "suppressHeaderFilterButton": True,
             **({"wrapText": True, "wrapHeaderText": True} if high_rows else {}),
         },
-        dashGridOptions=_options(language, label, page_rows, choosing=chosen is not None, hides=hides)
+        dashGridOptions=_options(language, label, choosing=chosen is not None, hides=hides)
         | ({"rowSelection": _ONE} if one else {})
         | {"rowHeight": row_px},
         selectedRows=[row for row in data if row["id"] in (chosen or ())],
-        paginationGoTo=place // page_rows or None,  # None leaves the grid at its beginning
+        paginationGoTo=place // _PAGE_ROWS or None,  # None leaves the grid at its beginning
         style={"height": "100%", "width": "100%"},
         className="",
         dangerously_allow_code=False,
@@ -294,12 +294,12 @@ def filter_button(name: str) -> html.Button:
     )
 
 
-def _options(language: Language, label: str, page_rows: int, *, choosing: bool, hides: bool) -> dict[str, Any]:
+def _options(language: Language, label: str, *, choosing: bool, hides: bool) -> dict[str, Any]:
     options: dict[str, Any] = {
         "theme": "themeQuartz",
         "pagination": True,
-        "paginationPageSize": page_rows,
-        "paginationPageSizeSelector": sorted({page_rows, *_PAGES}),
+        "paginationPageSize": _PAGE_ROWS,
+        "paginationPageSizeSelector": list(_PAGES),
         "localeText": grid_words(language) | {"ariaGridName": label},
         # screen readers go through rows in the order of the elements
         "ensureDomOrder": True,

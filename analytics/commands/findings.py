@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
 from analytics.commands import finding_actions as action_command
 from analytics.commands.finding_actions import as_listed, no_finding
+from analytics.commands.reference_verb import check_name
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs, add_output_arguments, most_lines
 from analytics.decide.review import is_in_scope, waiting_rules
 from analytics.decide.totals import FindingTotals, most_first, totals
@@ -180,10 +180,7 @@ def _flags(parser: argparse.ArgumentParser) -> None:
 def _check(args: argparse.Namespace) -> None:
     names = [rule.name for rule in RULES]
     for name in args.rule or ():
-        if name not in names:
-            near = get_close_matches(name, names, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"the rules are {', '.join(names)}"
-            raise UsageError(f"there is no rule '{name}'", hint)
+        check_name("rule", name, names, f"the rules are {', '.join(names)}")
     if args.limit is not None and args.limit < 1:
         raise UsageError(f"--limit {args.limit} is not above 0", "leave it out for all findings")
     # a comparison with not-a-number is false

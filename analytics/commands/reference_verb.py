@@ -28,9 +28,9 @@ def name_argument(metavar: str, meaning: str) -> Callable[[argparse.ArgumentPars
     return add
 
 
-def check_name(thing: str, name: str | None, names: Collection[str]) -> None:
-    """Raise UsageError for a name that is not in `names`, with the nearest names as the hint."""
+def check_name(thing: str, name: str | None, names: Collection[str], otherwise: str = "leave it out for all") -> None:
+    """Raise UsageError for a name that is not in `names`, with the nearest name, or else `otherwise`, as the hint."""
     if name is None or name in names:
         return
     near = get_close_matches(name, names, n=1)
-    raise UsageError(f"there is no {thing} '{name}'", f"did you mean {near[0]}?" if near else "leave it out for all")
+    raise UsageError(f"there is no {thing} '{name}'", f"did you mean {near[0]}?" if near else otherwise)

@@ -24,15 +24,6 @@ MailBody = Callable[[Report, Language], tuple[str, bytes | None]]
 _TOP = 5
 _SUBJECT_BELOW = 70
 """Most characters of a subject; telephones cut longer ones."""
-_MEDIA_TYPES = {
-    "html": "text/html",
-    "pdf": "application/pdf",
-    "json": "application/json",
-    "md": "text/markdown",
-    "csv": "text/csv",
-    "zip": "application/zip",
-    "txt": "text/plain",
-}
 
 
 def edition_name(scope: Scope, code: str) -> str:
@@ -110,9 +101,7 @@ def _requests(report: Report) -> Iterator[Sentence]:
 
 
 def _part(form: Format, name: str, report: Report, language: Language) -> MessagePart:
-    suffix = form.suffix.lstrip(".")
-    media_type = _MEDIA_TYPES.get(suffix, "application/octet-stream")
-    return MessagePart(f"{name}.{suffix}", media_type, form.render(report, language))
+    return MessagePart(f"{name}{form.suffix}", form.media_type, form.render(report, language))
 
 
 def _file_part(report: Report, language: Language) -> str:

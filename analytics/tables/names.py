@@ -19,9 +19,9 @@ from analytics.tables.table import Cell, Column, column
 NAME_MOST = 200
 
 
-def place_name(name: str, most: int = NAME_MOST) -> str:
+def place_name(name: str) -> str:
     """Return the name of a pool or model on one line, or the words for a missing name."""
-    return tr(name) if name in (NO_POOL, UNKNOWN_MODEL) else plain(name, most)
+    return tr(name) if name in (NO_POOL, UNKNOWN_MODEL) else plain(name, NAME_MOST)
 
 
 POOL = column("pool", tr("pool"), "pool", lambda row: place_name(row.pool), "pool")

@@ -90,7 +90,7 @@ def in_words(tree: Any, language: Language) -> Any:
     return tree
 
 
-def slider(name: str, label: str, marks: Sequence[str], place: int, look: str = "reserve") -> html.Div:
+def slider(name: str, label: str, marks: Sequence[str], place: int) -> html.Div:
     """A slider whose id is `name`, with a place for each mark; its value is a place."""
     bar = dcc.Slider(
         id=name, min=0, max=len(marks) - 1, step=1, value=place, allow_direct_input=False, marks=dict(enumerate(marks))
@@ -98,7 +98,7 @@ def slider(name: str, label: str, marks: Sequence[str], place: int, look: str = 
     label_id = f"{name}-label"
     return html.Div(
         [html.Span(label, id=label_id, className="reserve-label"), bar],
-        className=look,
+        className="reserve",
         role="group",
         **{"aria-labelledby": label_id},
     )

@@ -15,6 +15,7 @@ from analytics.report.report import Report
 class Format(Protocol):
     name: str
     suffix: str
+    media_type: str
 
     def render(self, report: Report, language: Language) -> bytes:
         """Return the whole document. The same report gives the same bytes in every run."""

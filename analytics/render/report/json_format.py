@@ -27,6 +27,7 @@ def report_schema() -> Schema:
 class JsonFormat:
     name = "json"
     suffix = ".json"
+    media_type = "application/json"
 
     def render(self, report: Report, language: Language) -> bytes:  # noqa: ARG002
         return (json_text(content(report)) + "\n").encode()

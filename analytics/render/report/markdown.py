@@ -21,6 +21,7 @@ _WHOLE = 100_000
 class MarkdownFormat:
     name = "md"
     suffix = ".md"
+    media_type = "text/markdown"
 
     def render(self, report: Report, language: Language) -> bytes:
         writer = for_text(language)

@@ -14,6 +14,7 @@ from fallow.csv_text import csv_text
 class HtmlFormat:
     name = "html"
     suffix = ".html"
+    media_type = "text/html"
 
     def render(self, report: Report, language: Language) -> bytes:
         from analytics.render.html.page import page
@@ -24,6 +25,7 @@ class HtmlFormat:
 class PdfFormat:
     name = "pdf"
     suffix = ".pdf"
+    media_type = "application/pdf"
 
     def render(self, report: Report, language: Language) -> bytes:
         from analytics.render.html.page import page
@@ -35,6 +37,7 @@ class PdfFormat:
 class CsvFormat:
     name = "csv"
     suffix = ".csv"
+    media_type = "text/csv"
 
     def render(self, report: Report, language: Language) -> bytes:  # noqa: ARG002  # for machines
         """Return the columns `figure`, a path such as `ledger.gpu_hours.free`, and `value`, empty if unknown."""

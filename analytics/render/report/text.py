@@ -30,6 +30,7 @@ _PLAIN = str.maketrans({"\N{MINUS SIGN}": "-", "±": ""})
 class TextFormat:
     name = "text"
     suffix = ".txt"
+    media_type = "text/plain"
 
     def render(self, report: Report, language: Language) -> bytes:
         language_of_text = for_text(language)
