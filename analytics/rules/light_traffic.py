@@ -74,7 +74,7 @@ LIGHT_TRAFFIC = Rule(
         "queue": f"no request waits in {QUANTILE:.0%} of the hours",
     },
     labels=(
-        counted("replicas", "{number} replica", "{number} replicas"),
+        counted("replicas", "{number} {replica|replicas}"),
         label("replicas_needed", "{value} would carry the traffic"),
         label("weights_bytes", "weights {value}", Bytes),
         label("kv_cache_used_p95_ratio", "all KV caches together at most {value} of one for 95 % of the hours", Share),
