@@ -31,6 +31,7 @@ from dashboard.frame import FAILED_ACTION, OUTPUTS, choices, connect_bar, frame,
 from dashboard.metrics import serve_metrics
 from dashboard.page_files import PagesApp
 from dashboard.pages import MOVED, PAGES
+from dashboard.pages.page import Page
 from dashboard.protection import BY_LINK, protect
 from dashboard.query import Query
 from dashboard.source import LakeSource, view_of
@@ -113,10 +114,11 @@ def _connect(app: Any, source: LakeSource, access: Access) -> None:
 
 def _answer(source: LakeSource, access: Access, scheme: str, path: str, search: str | None) -> list[Any]:
     """The page at a path with what goes along in the bar, or what stands in its way."""
-    look = view_of(source, search)
+    page = next((each for each in PAGES if each.path == path), None)
+    look = view_of(source, search, findings=page is not None and page.has_findings)
     if isinstance(look, View):
         try:
-            shown = _page(source, look, "dark" if scheme == "dark" else "light", path)
+            shown = _page(source, look, "dark" if scheme == "dark" else "light", path, page)
         except FallowError as error:
             shown = [problem_panel(look.language, source.problem(error, look.reader))]
         return [
@@ -131,7 +133,7 @@ def _answer(source: LakeSource, access: Access, scheme: str, path: str, search: 
 
 def _way_back(source: LakeSource, access: Access, path: str, search: str | None) -> list[Any]:
     """Beside a problem: the pages and choices that there are for an address that asks for nothing in particular."""
-    look = view_of(source, "") if search else None
+    look = view_of(source, "", findings=False) if search else None
     if not isinstance(look, View):
         return [no_update, "", *no_choices()]
     try:
@@ -141,8 +143,7 @@ def _way_back(source: LakeSource, access: Access, path: str, search: str | None)
     return [links(look, path, access.way_out), "", *choices(look, path, query)]
 
 
-def _page(source: LakeSource, view: View, scheme: str, path: str) -> list[Any]:
-    page = next((each for each in PAGES if each.path == path), None)
+def _page(source: LakeSource, view: View, scheme: str, path: str, page: Page | None) -> list[Any]:
     if page is None:
         return [missing_page_panel(view.language, path)]
     if not view.reader.may(page.role):

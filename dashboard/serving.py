@@ -49,7 +49,7 @@ def app_of(
     source = LakeSource(open_inputs, patience_s=_PATIENCE_S, budget=budget)
     with contextlib.suppress(FallowError):  # the pages show the error until there are data
         source.refresh()
-    source.look(Query(), Reader("", VIEWER))
+    source.look(Query(), Reader("", VIEWER), findings=False)
     source.follow()
     app = build_app(source, access, rates=rates, trail=trail)
     app.server.test_client().get(HEALTH)  # makes dash finish its setup

@@ -109,8 +109,12 @@ class LakeSnapshot:
             after._windows.of(key, window.after_actions)
         return after
 
-    def begin(self, query: Query, reader: Reader, makers: Makers, *, by: str | None = None) -> Future[View]:
+    def begin(
+        self, query: Query, reader: Reader, makers: Makers, *, findings: bool = True, by: str | None = None
+    ) -> Future[View]:
         """Return the future of the view of a query, limited to what the reader may see; the makers make a missing one for `by`.
+
+        Without `findings`, the rules need not have run in the window.
 
         The view's reader is `shared_reader`, since all readers of a team share the view. Its query is the part that every page
         has in its address: the subject of a page and its order do not change the view. Raises LakeError and its kinds,
@@ -119,12 +123,13 @@ class LakeSnapshot:
         key = (seen_by(query, reader).on_every_page, shared_reader(reader))
         window = self._windows.find((self._named_window(query), False))
         view = None if window is None else window.views.find(key)
-        if view is not None:
+        if view is not None and (view.report.is_reviewed or not findings):
             there: Future[View] = Future()
             there.set_result(view)
             return there
-        future = makers.begin(self._making, key, partial(self._view, *key), by)
-        future.add_done_callback(lambda _: self._making.drop(key))  # the view is kept with its window
+        making = (*key, findings)
+        future = makers.begin(self._making, making, partial(self._view, *key, findings=findings), by)
+        future.add_done_callback(lambda _: self._making.drop(making))  # the view is kept with its window
         return future
 
     def evict(self) -> bool:
@@ -134,11 +139,15 @@ class LakeSnapshot:
         """
         return self._windows.evict() or any(window.evict() for window in self._windows.items().values())
 
-    def _view(self, query: Query, reader: Reader) -> View:
+    def _view(self, query: Query, reader: Reader, *, findings: bool) -> View:
         window = self._window(self._named_window(query))
-        return window.views.of(
+        view = window.views.of(
             (query, reader), lambda: self._updated_view(window, query, reader) or self._new_view(window, query, reader)
         )
+        if findings and not view.report.is_reviewed:
+            with window.turn:
+                _ = view.report.review
+        return view
 
     def _updated_view(self, window: _Window, query: Query, reader: Reader) -> View | None:
         """Return the view from before the last actions with the current status of its findings; None without such a view."""

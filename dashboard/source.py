@@ -32,10 +32,10 @@ from fallow.given_file import TABLE_BYTES, given_bytes
 from fallow.lake import Lake
 
 
-def view_of(source: LakeSource, search: str | None) -> View | Problem:
+def view_of(source: LakeSource, search: str | None, *, findings: bool = True) -> View | Problem:
     """Return the view that an address's `?...` asks for, limited to what the current reader may see, or the problem."""
     try:
-        return source.look(Query.parse(search), person())
+        return source.look(Query.parse(search), person(), findings=findings)
     except FallowError as error:
         return Problem(error.message, error.hint)
 
@@ -112,7 +112,7 @@ class LakeSource:
         self._snapshot: LakeSnapshot | None = None
         self._actions_seen_ms: int | None = None
         self._swap = threading.Lock()
-        self._asked: OrderedDict[tuple[Query, Reader], int] = OrderedDict()
+        self._asked: OrderedDict[tuple[Query, Reader, bool], int] = OrderedDict()
         self._first: Future[None] | None = None
         self._listing: Future[None] | None = None
         self._reader = ThreadPoolExecutor(1, "lake")
@@ -124,12 +124,16 @@ class LakeSource:
         self._actions_problem: Problem | None = None
         self._reading_since_s: float | None = None
 
-    def look(self, query: Query, reader: Reader) -> View | Problem:
-        """Return the view that the query asks for, limited to what the reader may see, or the problem."""
+    def look(self, query: Query, reader: Reader, *, findings: bool = True) -> View | Problem:
+        """Return the view that the query asks for, limited to what the reader may see, or the problem.
+
+        Without `findings`, the rules need not have run in its window.
+        """
         try:
             snapshot = self._current()
-            self._remember(query, reader)
-            made = self._wait_for(snapshot.begin(query, reader, self._makers, by=reader.actor.log_words))
+            self._remember(query, reader, findings=findings)
+            by = reader.actor.log_words
+            made = self._wait_for(snapshot.begin(query, reader, self._makers, findings=findings, by=by))
             return replace(made, query=seen_by(query, reader), reader=reader)
         except TimeoutError:
             return LATE
@@ -242,8 +246,11 @@ class LakeSource:
             self._refresh()
 
     def _follow(self, least_s: float, end: threading.Event) -> None:
-        ahead: list[Callable[[], object]] = [partial(self.look, Query(span=span), Reader("", VIEWER)) for span in SPANS]
-        if not all(_is_running_after(each) for each in (*ahead, self._make_plans)):
+        spans: list[Callable[..., object]] = [
+            partial(self.look, Query(span=span), Reader("", VIEWER)) for span in SPANS
+        ]
+        ahead = (*(partial(each, findings=False) for each in spans), self._make_plans, *spans)
+        if not all(_is_running_after(each) for each in ahead):
             return
         pause_s = least_s
         while not end.wait(pause_s):
@@ -254,7 +261,7 @@ class LakeSource:
 
     def _make_plans(self) -> None:
         """Make what takes longest on the pages of the default window, so that no reader waits for it."""
-        view = self.look(Query(), Reader("", VIEWER))
+        view = self.look(Query(), Reader("", VIEWER), findings=False)
         if isinstance(view, View):
             self.made_of(view, "plans", partial(_plans_of, view))
 
@@ -300,11 +307,11 @@ class LakeSource:
         now_ms = self._clock.now_ms()
         with self._swap:
             wanted = [asked for asked, at_ms in self._asked.items() if now_ms - at_ms < _STILL_ASKED_MS]
-        for query, reader in wanted[-_WARMED:]:
-            _is_running_after(snapshot.begin(query, reader, self._makers).result)
+        for query, reader, findings in wanted[-_WARMED:]:
+            _is_running_after(snapshot.begin(query, reader, self._makers, findings=findings).result)
 
-    def _remember(self, query: Query, reader: Reader) -> None:
-        asked = (query.on_every_page, shared_reader(reader))
+    def _remember(self, query: Query, reader: Reader, *, findings: bool) -> None:
+        asked = (query.on_every_page, shared_reader(reader), findings)
         with self._swap:
             self._asked[asked] = self._clock.now_ms()
             self._asked.move_to_end(asked)

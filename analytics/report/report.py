@@ -64,8 +64,8 @@ class Report:
         return self.asked.scope
 
     def decided(self) -> Report:
-        """Return this report after running the rules and making the recommendations, which takes long."""
-        _ = self.review, self.recommendations
+        """Return this report after making the recommendations, which takes long: the rules run in their own window."""
+        _ = self.recommendations
         return self
 
     def after_actions(self, whole: Whole) -> Report:
@@ -169,6 +169,11 @@ class Report:
     @cached_property
     def timeline(self) -> FleetTimeline:
         return timeline(self._spans, self.part.summary.since_ms, self.part.summary.until_ms)
+
+    @property
+    def is_reviewed(self) -> bool:
+        """Return whether the findings are there, so that no rule needs to run."""
+        return "review" in self.__dict__
 
     @cached_property
     def review(self) -> ScopedReview:

@@ -192,7 +192,17 @@ _HOST = _Detail(
     series=host_series,
     history=(*_Detail.history, host_remarks),
 )
-GPU_PAGE = Page("/gpu", tr("GPU"), _GPU.content, _GPU.connect, listed=False, question=tr("What did this GPU do?"))
+GPU_PAGE = Page(
+    "/gpu", tr("GPU"), _GPU.content, _GPU.connect, listed=False, question=tr("What did this GPU do?"), has_findings=True
+)
 """`?gpu=UUID`, or as much of it as no other GPU begins with."""
-HOST_PAGE = Page("/host", tr("Host"), _HOST.content, _HOST.connect, listed=False, question=tr("What did this host do?"))
+HOST_PAGE = Page(
+    "/host",
+    tr("Host"),
+    _HOST.content,
+    _HOST.connect,
+    listed=False,
+    question=tr("What did this host do?"),
+    has_findings=True,
+)
 """`?host=NAME`."""

@@ -272,5 +272,10 @@ def _connect(app: Any, source: LakeSource) -> None:
 
 
 FINDINGS = Page(
-    "/findings", tr("Findings"), _content, _connect, question=tr("What did the rules find, and on what evidence?")
+    "/findings",
+    tr("Findings"),
+    _content,
+    _connect,
+    question=tr("What did the rules find, and on what evidence?"),
+    has_findings=True,
 )

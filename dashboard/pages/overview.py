@@ -7,7 +7,7 @@ from dataclasses import replace
 from dash import html
 
 from analytics.language.quantities import Number
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import tr
 from analytics.tables.days import days
 from analytics.tables.goals import goals
 from analytics.tables.method import first_remarks
@@ -41,16 +41,14 @@ def _verdicts(view: View) -> Table | None:
 
 
 def _to_recommendations(view: View) -> dict[str, str]:
-    found, findings = view.report.recommendations, len(view.report.review.shown)
+    found = view.report.recommendations
     return {
         "/recommendations": tr(
             "All recommendations with their evidence: {ranked} with a known value, {others} without",
             ranked=Number(len(found.ranked)),
             others=Number(len(found.to_look_at)),
         ),
-        "/findings": tr_many(
-            "{|All }{number} {finding with its evidence and command|findings with evidence and commands}", findings
-        ),
+        "/findings": tr("All findings with evidence and commands"),
     }
 
 

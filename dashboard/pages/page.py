@@ -26,7 +26,8 @@ class Page:
 
     `question` is the heading: what the page answers. `make` makes what is below it, in sentences that `content` translates.
     `connect` adds the page's own callbacks, each of which comes to its view by `dashboard.source.view_of`, which knows who asks.
-    `role` is the least that opens the page.
+    `role` is the least that opens the page. `has_findings` is true for pages that show the findings of their window: the rules run in it
+    before they open.
     """
 
     path: str
@@ -36,6 +37,7 @@ class Page:
     role: str = VIEWER
     listed: bool = True
     question: str = ""
+    has_findings: bool = False
 
     def content(self, view: View, colours: Palette) -> Any:
         """The page's components below the heading, in the reader's language; how they are counted comes last."""

@@ -179,4 +179,5 @@ RIGHT_SIZE = Page(
         export="workloads",
     ),
     question=tr("Which card does each workload need?"),
+    has_findings=True,
 )

@@ -474,4 +474,5 @@ RECOMMENDATIONS = Page(
     _content,
     _connect,
     question=tr("What should be released, reclaimed or changed, and who acts?"),
+    has_findings=True,
 )

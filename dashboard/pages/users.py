@@ -110,4 +110,10 @@ def _efficiency(view: View, person: UserFigures) -> str:
     )
 
 
-USERS = Page("/users", tr("Users"), _content, question=tr("Who was allocated GPUs, and how much did they use?"))
+USERS = Page(
+    "/users",
+    tr("Users"),
+    _content,
+    question=tr("Who was allocated GPUs, and how much did they use?"),
+    has_findings=True,
+)
