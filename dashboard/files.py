@@ -11,7 +11,7 @@ from flask import Response, request
 
 from analytics.delivery.channels import safe
 from analytics.delivery.content import edition_name
-from analytics.render.report import FORMATS
+from analytics.render.report.formats import FORMATS
 from analytics.render.tables import as_csv, as_parquet, frame
 from analytics.report.model import Asked
 from analytics.report.report import Report

@@ -9,7 +9,7 @@ from analytics.commands.table_verb import add_output_arguments, most_lines
 from analytics.commands.written_file import write_out
 from analytics.decide.review import waiting_rules
 from analytics.language.sentences import tr
-from analytics.render.report import FORMATS
+from analytics.render.report.formats import FORMATS
 from analytics.render.report.json_format import report_schema
 from analytics.render.report.text import for_text
 from analytics.render.tables import VerbAnswer, document

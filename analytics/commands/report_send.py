@@ -23,7 +23,7 @@ from analytics.delivery.editions import (
 from analytics.delivery.model import Message
 from analytics.delivery.settings import Target, parse_targets
 from analytics.language.languages import CODES, language, time_zone
-from analytics.render.report import FORMATS, Format
+from analytics.render.report.formats import FORMATS, Format
 from analytics.report.weeks import Week
 from analytics.scope import Scope
 from fallow import config

@@ -9,7 +9,7 @@ from analytics.delivery.channels import safe as file_safe
 from analytics.delivery.model import Brief, BriefLine, Message, MessagePart
 from analytics.language.language import Language, Sentence, SentenceList
 from analytics.language.sentences import tr, tr_many
-from analytics.render.report import Format
+from analytics.render.report.formats import Format
 from analytics.render.report.text import TextFormat
 from analytics.report.report import Report
 from analytics.report.weeks import Week

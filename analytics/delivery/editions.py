@@ -17,7 +17,7 @@ from analytics.language.language import Language
 from analytics.language.plain_text import plain
 from analytics.language.quantities import Bytes, Moment
 from analytics.language.sentences import tr
-from analytics.render.report import FORMATS, Format
+from analytics.render.report.formats import FORMATS, Format
 from analytics.report.report import Report
 from analytics.report.weeks import Week, parse_week
 from analytics.scope import Scope

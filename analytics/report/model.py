@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -24,16 +25,11 @@ from analytics.ledger.summary import clip_ledger
 from analytics.money.priced_segments import placed
 from analytics.money.requests_file import load_requests
 from analytics.money.window_money import Money, open_money
-from analytics.plan.endings import Endings
-from analytics.plan.purchase import PoolPurchase
-from analytics.plan.reallocation import Reallocation, propose
-from analytics.plan.supply import find_supply
 from analytics.quality.model import Remark
 from analytics.quality.remarks import data_quality
 from analytics.report.coverage import Seen, Watch
 from analytics.report.decision_window import DecisionWindow, decision_window
 from analytics.report.goals import Goal, GoalProgress, open_goals, progress
-from analytics.report.planning import Planning
 from analytics.report.trends import QUARTER_WEEKS, WeekFigures, week_figures
 from analytics.report.weeks import Week
 from analytics.scope import Scope, narrow, narrowed, without_jobs
@@ -43,6 +39,12 @@ from analytics.workloads.model import Context
 from analytics.workloads.workloads import workload_footprints
 from fallow.clock import SystemClock, Window
 from fallow.errors import EmptyLakeError
+
+if TYPE_CHECKING:
+    from analytics.plan.endings import Endings
+    from analytics.plan.purchase import PoolPurchase
+    from analytics.plan.reallocation import Reallocation
+    from analytics.report.planning import Planning
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,8 @@ class Whole:
         """Return queue, shortage and forecast: computed once, regardless of people's actions."""
         if self._first is not self:
             return self._first.plan
+        from analytics.report.planning import Planning  # with everything that plans need, and few verbs show
+
         return Planning(self.inputs, self.ledger, self.inventory, self.money, lambda: self.context)
 
     @cached_property
@@ -217,6 +221,9 @@ class Whole:
         return self._proposal_for(path, self.plan.endings) if path else None
 
     def _proposal_for(self, requests_path: str, calendar: Endings) -> Reallocation:
+        from analytics.plan.reallocation import propose
+        from analytics.plan.supply import find_supply
+
         owners = self.money.owners
         requests = load_requests(requests_path, owners, self.inventory.models)
         supply = find_supply(self.context, self.decisions.fleet, calendar)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -19,10 +20,6 @@ from analytics.ledger.summary import Totals, totals_by
 from analytics.money.accounts import ALLOCATION_GROUPS, Accounts
 from analytics.money.priced_segments import placed
 from analytics.money.window_money import Money
-from analytics.plan.endings import Endings
-from analytics.plan.queue_waits import QueueWaits
-from analytics.plan.replay.comparisons import ComparedScenario, load_scenarios
-from analytics.plan.room_for_jobs import PoolRoom, of_pools
 from analytics.quality.model import Remark
 from analytics.report.compare import Changes, changes
 from analytics.report.coverage import Seen
@@ -38,6 +35,12 @@ from analytics.workloads.model import Finding
 from analytics.workloads.pool_demand import PoolDemand, most_urgent_first
 from fallow import __version__
 from fallow.clock import DAY_MS, Window
+
+if TYPE_CHECKING:
+    from analytics.plan.endings import Endings
+    from analytics.plan.queue_waits import QueueWaits
+    from analytics.plan.replay.comparisons import ComparedScenario
+    from analytics.plan.room_for_jobs import PoolRoom
 
 _HOURLY_UP_TO_MS = 3 * DAY_MS
 """Longest window that is shown by hour."""
@@ -266,6 +269,8 @@ class Report:
     @cached_property
     def rooms(self) -> tuple[PoolRoom, ...]:
         """Return the job sizes that could start in the scope's pools; empty for people, who have no pools."""
+        from analytics.plan.room_for_jobs import of_pools
+
         return () if self.scope.is_personal else of_pools(self.whole.plan.rooms, self.scope)
 
     @cached_property
@@ -276,6 +281,8 @@ class Report:
     @cached_property
     def scenarios(self) -> tuple[ComparedScenario, ...]:
         """Return the saved scenarios, over the jobs of the week; empty for a part of the fleet."""
+        from analytics.plan.replay.comparisons import load_scenarios
+
         saved = load_scenarios(self.whole.inputs.lake) if self._is_of_planners else ()
         return self.whole.plan.scenarios_of(self.scope, saved)
 

@@ -23,7 +23,7 @@ from analytics.delivery.mail import compose
 from analytics.delivery.model import Delivery
 from analytics.delivery.settings import CHATS
 from analytics.delivery.webhook import payload
-from analytics.render.report import FORMATS
+from analytics.render.report.formats import FORMATS
 from analytics.report.weeks import parse_week
 from dashboard.app import build_app
 from dashboard.files import EXPORTS

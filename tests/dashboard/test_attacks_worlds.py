@@ -29,7 +29,7 @@ from analytics.commands.report_nudge import add_nudge_arguments, run_nudge
 from analytics.decide.actions import load_actions
 from analytics.decide.annotations import load_annotations
 from analytics.money.accounts import GROUPS
-from analytics.render.report import FORMATS
+from analytics.render.report.formats import FORMATS
 from dashboard.access.choose import access_of
 from dashboard.access.people import ADMIN, Reader
 from dashboard.actions import KINDS

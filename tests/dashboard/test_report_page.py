@@ -14,7 +14,7 @@ from plotly.utils import PlotlyJSONEncoder
 
 from analytics.delivery import editions
 from analytics.delivery.editions import site_targets
-from analytics.render.report import FORMATS
+from analytics.render.report.formats import FORMATS
 from dashboard.access.people import PLANNER, VIEWER, Reader
 from dashboard.pages.report import REPORT, SendingAnswer, send_tried, try_target
 from dashboard.source import LakeSource

@@ -19,7 +19,7 @@ from analytics.decide.actions import record
 from analytics.glossary import state_label
 from analytics.language.languages import language
 from analytics.render.html.mail import mail_body
-from analytics.render.report import FORMATS
+from analytics.render.report.formats import FORMATS
 from analytics.render.report.json_format import report_schema
 from fallow import __version__
 from fallow.actors import Actor

@@ -9,7 +9,6 @@ from analytics.language.sentences import tr
 from analytics.render.report.text import for_text, written
 from analytics.report.report import Report
 from analytics.tables.facts import facts
-from analytics.tables.report_sections import chapters
 from analytics.tables.table import Fold, Table
 from analytics.tables.wording import lead, title
 from fallow.outside_text import markdown_code, markdown_text
@@ -24,6 +23,8 @@ class MarkdownFormat:
     media_type = "text/markdown"
 
     def render(self, report: Report, language: Language) -> bytes:
+        from analytics.tables.report_sections import chapters  # all tables, and a verb's document shows a few
+
         writer = for_text(language)
         known = (
             tr("{label}: {value}", label=label, value=value)

@@ -12,7 +12,6 @@ from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
 from analytics.language.sentences import tr
 from analytics.report.report import Report
 from analytics.tables.facts import facts
-from analytics.tables.report_sections import chapters
 from analytics.tables.table import Cell, Column, Fold, StateBar, Table, ToCopy
 from analytics.tables.wording import lead, title
 from fallow.clock import from_ms
@@ -33,6 +32,8 @@ class TextFormat:
     media_type = "text/plain"
 
     def render(self, report: Report, language: Language) -> bytes:
+        from analytics.tables.report_sections import chapters  # all tables, and a verb's document shows a few
+
         language_of_text = for_text(language)
         parts = [
             _head(report, language_of_text),
