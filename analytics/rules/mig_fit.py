@@ -32,6 +32,7 @@ from analytics.workloads.workloads import (
     nvlinked,
     runs_of,
     with_demand,
+    with_rows,
     workloads,
 )
 
@@ -67,36 +68,39 @@ def mig_fit_findings(context: Context) -> Iterator[Candidate]:
     hosts = runs_of(context, measured).group_by("work").agg(pl.col("host").first())
     found = measured.with_columns(names).drop_nulls("profile").join(hosts, on="work").sort("work")
     by_name = {(model, fit.profile.name): fit for model, fit in zip(measured["model"], chosen, strict=True) if fit}
-    for group in found.partition_by(_GROUP, maintain_order=True):
-        if group["gpu_ms"].sum() > REPORTED_FROM_GPU_MS:
-            host, profile = group["host"][0], group["profile"][0]
-            fit = by_name[group["model"][0], profile]
-            gpus = gpus_on(runs_of(context, group), host)
-            yield workload_candidate(
-                context,
-                group,
-                numbers={
-                    "mem_used_max_bytes": highest(group, "peak_bytes"),
-                    "mem_need_bytes": highest(group, "need_bytes"),
-                    "gpu_util_p98_pct": highest(group, "util_pct"),
-                    "sm_active_p98_pct": None if group["sm_pct"].null_count() else highest(group, "sm_pct"),
-                    "dram_active_p98_pct": None if group["dram_pct"].null_count() else highest(group, "dram_pct"),
-                    "mig_profile": profile,
-                    "mig_sm_share": fit.sm_share,
-                    "mig_memory_bytes": fit.profile.memory_bytes,
-                    "saving": None,
-                },
-                failed=part_measured(group, fit.sm_share),
-                next_command=split_command(host, gpus, profile, certain=context.latest and host not in context.ahead),
-                notes=[
-                    SAVES_IN_A_PACKING,
-                    *split_notes(host, gpus, profile, group["job"]),
-                    tr(
-                        "the workload fits by its use over time; a step that fills the card takes {factor} times as long",
-                        factor=Number(1 / fit.sm_share, 1),
-                    ),
-                ],
-            )
+    groups = [
+        each for each in found.partition_by(_GROUP, maintain_order=True) if each["gpu_ms"].sum() > REPORTED_FROM_GPU_MS
+    ]
+    for group, runs, rows in with_rows(context, groups):
+        host, profile = group["host"][0], group["profile"][0]
+        fit = by_name[group["model"][0], profile]
+        gpus = gpus_on(runs, host)
+        yield workload_candidate(
+            group,
+            runs,
+            rows,
+            numbers={
+                "mem_used_max_bytes": highest(group, "peak_bytes"),
+                "mem_need_bytes": highest(group, "need_bytes"),
+                "gpu_util_p98_pct": highest(group, "util_pct"),
+                "sm_active_p98_pct": None if group["sm_pct"].null_count() else highest(group, "sm_pct"),
+                "dram_active_p98_pct": None if group["dram_pct"].null_count() else highest(group, "dram_pct"),
+                "mig_profile": profile,
+                "mig_sm_share": fit.sm_share,
+                "mig_memory_bytes": fit.profile.memory_bytes,
+                "saving": None,
+            },
+            failed=part_measured(group, fit.sm_share),
+            next_command=split_command(host, gpus, profile, certain=context.latest and host not in context.ahead),
+            notes=[
+                SAVES_IN_A_PACKING,
+                *split_notes(host, gpus, profile, group["job"]),
+                tr(
+                    "the workload fits by its use over time; a step that fills the card takes {factor} times as long",
+                    factor=Number(1 / fit.sm_share, 1),
+                ),
+            ],
+        )
 
 
 MIG_FIT = Rule(

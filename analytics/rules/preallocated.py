@@ -23,9 +23,16 @@ from analytics.workloads.finding_parts import label, varying, workload_candidate
 from analytics.workloads.ledger_rows import gpus_on, highest
 from analytics.workloads.model import Context, EvidenceValue, gpus_of, of_gpus
 from analytics.workloads.rule import Candidate, HistoryNeed, Rule
-from analytics.workloads.runs import NEED_MARGIN, NEED_THRESHOLDS, segments_of
+from analytics.workloads.runs import NEED_MARGIN, NEED_THRESHOLDS
 from analytics.workloads.smaller_cards import demand_of, saving_of
-from analytics.workloads.workloads import RUN_MIN_MS, WORK_THRESHOLDS, above_a_gpu_day, runs_of, with_demand, workloads
+from analytics.workloads.workloads import (
+    RUN_MIN_MS,
+    WORK_THRESHOLDS,
+    above_a_gpu_day,
+    with_demand,
+    with_rows,
+    workloads,
+)
 from fallow.clock import HOUR_MS
 
 FULL_CACHE_RATIO = 0.9
@@ -77,14 +84,14 @@ def preallocated_findings(context: Context) -> Iterator[Candidate]:
     if reserved.is_empty():
         return
     by = ("user", "account", "model")
-    for group in with_demand(context, reserved).partition_by(by, maintain_order=True):
-        runs = runs_of(context, group)
+    groups = with_demand(context, reserved).partition_by(by, maintain_order=True)
+    for group, runs, rows in with_rows(context, groups):
         use = cache_use(context, runs)
         if use is None or use.used_max_ratio < FULL_CACHE_RATIO:
             host = runs["host"][0]
             share = float(highest(runs, "mem_share"))
             offer = None if use is None else _lesser(context, group, use.need_bytes)
-            quantised = None if use is None else _quantised(context, group, runs, use, offer)
+            quantised = None if use is None else _quantised(context, group, rows, use, offer)
             # a server keeps what it reserved on purpose, and takes as much at the next start
             serves = bool(runs["reserving"].any()) or 0.88 <= share < 0.95
             framework, setting = ("JAX", "XLA_PYTHON_CLIENT_PREALLOCATE=false") if share < 0.8 else _TENSORFLOW
@@ -102,8 +109,9 @@ def preallocated_findings(context: Context) -> Iterator[Candidate]:
             if quantised is not None:
                 numbers |= quantised.numbers
             yield workload_candidate(
-                context,
                 group,
+                runs,
+                rows,
                 numbers=numbers,
                 failed=_preallocated_unsure(use),
                 # what makes the next start take only what it needs; of a server, whose cache is wanted, a look at its GPUs
@@ -198,14 +206,14 @@ class Quantised:
 
 
 def _quantised(
-    context: Context, group: pl.DataFrame, runs: pl.DataFrame, use: CacheUse, as_is: Offer | None
+    context: Context, group: pl.DataFrame, rows: pl.DataFrame, use: CacheUse, as_is: Offer | None
 ) -> Quantised | None:
     """Return the most bits with which the servers fit on another smaller card than with their present weights; None without one."""
     for bits, width, loss in _NARROWER:
         need = use.need_at(width) if width < use.bytes_per_parameter else None
         offer = _lesser(context, group, need)
         if need is not None and offer is not None and (as_is is None or offer.card != as_is.card):
-            saving = saving_of(context, segments_of(context, runs), offer)
+            saving, _ = saving_of(context, rows, offer)
             return Quantised(bits, loss, need, offer, saving, context.costs.currency)
     return None
 

@@ -35,8 +35,7 @@ from analytics.workloads.model import (
 from analytics.workloads.persistence import outlook
 from analytics.workloads.row_sums import CANDIDATE, RowSums, energy_kwh_of_each, numbered, row_sums
 from analytics.workloads.rule import UNASKED, Candidate, Rule
-from analytics.workloads.runs import segments_of
-from analytics.workloads.workloads import runs_of, seen_long_enough
+from analytics.workloads.workloads import seen_long_enough
 from fallow.clock import DAY_MS, HOUR_MS
 
 Shown = str | Quantity
@@ -264,7 +263,7 @@ def _drawn_by_hour(context: Context) -> RowIndex:
     """Return the energy of each GPU in each hour: host, time, hour_mj and the length of time with known energy."""
     hours = context.rollups.hourly("energy_mj", "energy_ms").filter(pl.col("energy_ms") > 0)
     known = hours.select("host", "gpu", "time", hour_mj="energy_mj", hour_known_ms=pl.col("energy_ms").cast(pl.Int64))
-    return RowIndex(known, "gpu")
+    return RowIndex(known, known["gpu"])
 
 
 def findings_of(context: Context, rule: Rule, found: Iterable[Candidate]) -> list[Finding]:
@@ -329,19 +328,19 @@ def _finding(context: Context, rule: Rule, said: Candidate, rows: RowSums) -> Fi
 
 
 def workload_candidate(
-    context: Context,
     workloads: pl.DataFrame,
+    runs: pl.DataFrame,
+    segments: pl.DataFrame,
     *,
     numbers: Mapping[str, EvidenceValue],
     failed: Sequence[str],
     next_command: str,
     notes: Sequence[str],
 ) -> Candidate:
-    """Return a candidate about works (columns of `workloads`) of one user, account and model of card."""
-    runs = runs_of(context, workloads)
+    """Return a candidate about works (columns of `workloads`) of one user, account and model of card, with their runs and ledger rows."""
     first: dict[str, Any] = workloads.row(0, named=True)
     return Candidate(
-        segments_of(context, runs),
+        segments,
         subject="|".join((first["user"] or runs["gpu"][0], first["account"] or "", first["model"])),
         user=first["user"],
         source=first["user_source"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def mean_of(rows: pl.DataFrame, column: str) -> Any:
 
 def gpus_on(rows: pl.DataFrame, host: str) -> list[str]:
     """Return the GPUs of these rows on a host, in order."""
-    return rows.filter(pl.col("host") == host)["gpu"].unique().sort().to_list()
+    return rows["gpu"].filter(rows["host"] == host).unique().sort().to_list()
 
 
 def first_ms(rows: pl.DataFrame) -> int:
@@ -108,21 +109,29 @@ def longest_h(rows: pl.DataFrame) -> float:
 
 
 class RowIndex:
-    """The rows of a frame by the values of a column."""
+    """The rows of a frame by the value of a key, which need not be a column of it."""
 
-    def __init__(self, frame: pl.DataFrame, column: str) -> None:
+    def __init__(self, frame: pl.DataFrame, key: pl.Series) -> None:
         self._frame = frame
-        values = frame[column].unique(maintain_order=True)
+        values = key.unique(maintain_order=True)
         self._codes = {value: code for code, value in enumerate(values.to_list())}
-        codes = frame[column].replace_strict(values, range(len(values))).to_numpy() if len(values) else np.zeros(0)
+        codes = key.replace_strict(values, range(len(values))).to_numpy() if len(values) else np.zeros(0)
         self._order = np.argsort(codes, kind="stable")
         self._starts = np.searchsorted(codes[self._order], np.arange(len(values) + 1))
 
     def rows(self, values: Iterable[object]) -> pl.DataFrame:
         """Return the rows with any of these values, in the frame's order."""
-        return self._frame[self._rows({self._codes[value] for value in values if value in self._codes})]
+        return self.parts([values])[0]
 
-    def _rows(self, codes: Iterable[int]) -> NDArray[np.intp]:
+    def parts(self, groups: Iterable[Iterable[object]]) -> list[pl.DataFrame]:
+        """Return the same for each group of values. The rows of all are copied at once: the cost is in the calls."""
+        places = [self._rows(values) for values in groups]
+        found = self._frame[np.concatenate([np.zeros(0, np.intp), *places])]
+        edges = np.cumsum([0, *map(len, places)]).tolist()
+        return [found.slice(start, end - start) for start, end in pairwise(edges)]
+
+    def _rows(self, values: Iterable[object]) -> NDArray[np.intp]:
+        codes = {self._codes[value] for value in values if value in self._codes}
         parts = [self._order[self._starts[code] : self._starts[code + 1]] for code in codes]
         return np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.intp)
 
@@ -174,7 +183,7 @@ def whole_hours(context: Context) -> pl.DataFrame:
 
 @once_per_context
 def _rows_by_gpu(context: Context) -> RowIndex:
-    return RowIndex(context.inside.segments, "gpu")
+    return RowIndex(context.inside.segments, context.inside.segments["gpu"])
 
 
 def within_hours(context: Context, hours: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:

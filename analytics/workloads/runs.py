@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -106,15 +108,21 @@ def run_hours(context: Context) -> pl.DataFrame:
 
 
 def segments_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
-    return _rows_by_run(context).rows(found["run"].to_list()).drop("run")
+    return segments_of_each(context, [found])[0]
+
+
+def segments_of_each(context: Context, found: Iterable[pl.DataFrame]) -> list[pl.DataFrame]:
+    """Return for each frame of runs the window's ledger rows in them."""
+    return _rows_by_run(context).parts(each["run"] for each in found)
 
 
 @once_per_context
 def _rows_by_run(context: Context) -> RowIndex:
-    """Return the window's ledger rows with work, with `run`."""
+    """Return the window's ledger rows with work, by run."""
     rows = context.inside.segments.filter(pl.col("state").is_in(OCCUPIED))
     numbers = runs(context).select(*RUN, "run")
-    return RowIndex(rows.join(numbers, on=RUN, nulls_equal=True, maintain_order="left"), "run")
+    numbered = rows.join(numbers, on=RUN, nulls_equal=True, maintain_order="left")
+    return RowIndex(numbered.drop("run"), numbered["run"])
 
 
 def busy_percentiles(context: Context, found: pl.DataFrame, share: float) -> pl.DataFrame:

@@ -16,16 +16,16 @@ from analytics.workloads.finding_parts import label, workload_candidate
 from analytics.workloads.ledger_rows import gpu_ms_of, gpus_on
 from analytics.workloads.model import Context, EvidenceValue, Label, joined_by_and
 from analytics.workloads.rule import Candidate, Rule
-from analytics.workloads.runs import NEED_THRESHOLDS, segments_of
+from analytics.workloads.runs import NEED_THRESHOLDS
 from analytics.workloads.workloads import (
     PEAK_THRESHOLDS,
     REPORTED_FROM_GPU_MS,
     WORK_THRESHOLDS,
     WORKLOAD_HISTORY,
     nvlinked,
-    runs_of,
     sm_activity_measured,
     sm_activity_of_means,
+    with_rows,
 )
 from fallow.clock import HOUR_MS
 
@@ -80,21 +80,23 @@ def smaller_card_findings(context: Context, found: pl.DataFrame, *, less_memory:
         if offer is not None:
             offers[row["model"], offer.card.name] = offer
     moved = found.with_columns(target=pl.Series(targets, dtype=pl.String)).drop_nulls("target").sort("work")
-    for workloads in moved.partition_by(_TARGET, maintain_order=True):
-        if workloads["gpu_ms"].sum() > REPORTED_FROM_GPU_MS:
-            offer = offers[workloads["model"][0], workloads["target"][0]]
-            runs = runs_of(context, workloads)
-            rows = segments_of(context, runs)
-            command, note = _ask_command(context, workloads, runs, offer)
-            present = shelf(context).fleet[workloads["model"][0]]
-            yield workload_candidate(
-                context,
-                workloads,
-                numbers=_numbers(workloads, present, offer) | {"saving": saving_of(context, rows, offer)},
-                failed=_failures(context, workloads, present, offer),
-                next_command=command,
-                notes=[note, *_notes(context, rows, present, offer)],
-            )
+    groups = [
+        each for each in moved.partition_by(_TARGET, maintain_order=True) if each["gpu_ms"].sum() > REPORTED_FROM_GPU_MS
+    ]
+    for workloads, runs, rows in with_rows(context, groups):
+        offer = offers[workloads["model"][0], workloads["target"][0]]
+        command, note = _ask_command(context, workloads, runs, offer)
+        present = shelf(context).fleet[workloads["model"][0]]
+        saving, unknown_because = saving_of(context, rows, offer)
+        yield workload_candidate(
+            workloads,
+            runs,
+            rows,
+            numbers=_numbers(workloads, present, offer) | {"saving": saving},
+            failed=_failures(context, workloads, present, offer),
+            next_command=command,
+            notes=[note, *_slower(present, offer), *unknown_because],
+        )
 
 
 def demand_of(row: Mapping[str, Any], *, less_memory: bool) -> Demand | None:
@@ -109,31 +111,26 @@ def demand_of(row: Mapping[str, Any], *, less_memory: bool) -> Demand | None:
     return Demand(row["peak_bytes"], busy_pct / 100, flow_pct / 100, less_memory=less_memory)
 
 
-def saving_of(context: Context, rows: pl.DataFrame, offer: Offer) -> float | None:
-    """Return the saving if some ledger rows had run on another card of the fleet; None if unknown or not above 0."""
-    return None if _saving_failure(context, rows, offer) else _difference(context, rows, offer)
-
-
-def _difference(context: Context, rows: pl.DataFrame, offer: Offer) -> float | None:
-    cost = context.costs.of(rows)
-    return None if cost is None or offer.hourly is None else cost - offer.hourly * gpu_ms_of(rows) / HOUR_MS
-
-
-def _saving_failure(context: Context, rows: pl.DataFrame, offer: Offer) -> str | None:
-    """Return why no saving is certain, as a sentence; None if it is."""
+def saving_of(context: Context, rows: pl.DataFrame, offer: Offer) -> tuple[float | None, list[str]]:
+    """Return the saving if some ledger rows had run on another card of the fleet; None if not certain, and why, as a sentence."""
     if offer.model is None:
-        return tr("no such card in this fleet")
+        return _no_saving(tr("no such card in this fleet"))
     prices = {gpu: context.costs.price_of(gpu) for gpu in rows["gpu"].unique()}
     unpriced = {context.inventory.model(gpu) for gpu, price in prices.items() if price is None}
     unpriced |= set() if offer.hourly is not None else {offer.model}
     if unpriced:
-        return tr("no price for {cards}", cards=joined_by_and(sorted(unpriced)))
+        return _no_saving(tr("no price for {cards}", cards=joined_by_and(sorted(unpriced))))
     if not all(price is None or offer.is_comparable(price) for price in prices.values()):
-        return tr("the prices are of two kinds, such as the site's own and a list price")
-    difference = _difference(context, rows, offer)
-    if difference is None or difference <= 0:
-        return tr("at the prices of that time the move would have saved nothing")
-    return None
+        return _no_saving(tr("the prices are of two kinds, such as the site's own and a list price"))
+    cost = context.costs.of(rows)
+    saving = None if cost is None or offer.hourly is None else cost - offer.hourly * gpu_ms_of(rows) / HOUR_MS
+    if saving is None or saving <= 0:
+        return _no_saving(tr("at the prices of that time the move would have saved nothing"))
+    return saving, []
+
+
+def _no_saving(why: str) -> tuple[None, list[str]]:
+    return None, [tr("the saving is unknown: {why}", why=why)]
 
 
 def _ask_command(context: Context, workloads: pl.DataFrame, runs: pl.DataFrame, offer: Offer) -> tuple[str, str]:
@@ -186,17 +183,13 @@ def _failures(context: Context, workloads: pl.DataFrame, present: Offer, offer: 
     return failed
 
 
-def _notes(context: Context, rows: pl.DataFrame, present: Offer, offer: Offer) -> list[str]:
-    notes: list[str] = []
+def _slower(present: Offer, offer: Offer) -> list[str]:
     slower = slowdown(present.card, offer.card)
-    if slower is not None and slower > 1:
-        notes.append(
-            tr(
-                "the workload fits, but a step that fills the present card would take {factor} times as long",
-                factor=Number(slower, 1),
-            )
+    if slower is None or slower <= 1:
+        return []
+    return [
+        tr(
+            "the workload fits, but a step that fills the present card would take {factor} times as long",
+            factor=Number(slower, 1),
         )
-    why = _saving_failure(context, rows, offer)
-    if why is not None:
-        notes.append(tr("the saving is unknown: {why}", why=why))
-    return notes
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import polars as pl
 
@@ -13,7 +13,7 @@ from analytics.workloads.confidence import measured_enough
 from analytics.workloads.ledger_rows import RowIndex
 from analytics.workloads.model import Context, Finding, once_per_context
 from analytics.workloads.rule import HistoryNeed
-from analytics.workloads.runs import RUN, busy_percentiles, run_hours, runs_with_memory
+from analytics.workloads.runs import RUN, busy_percentiles, run_hours, runs_with_memory, segments_of_each
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 RUN_MIN_MS = 61 * MINUTE_MS
@@ -168,12 +168,21 @@ def seen_long_enough(found: pl.DataFrame) -> list[str]:
 
 
 def runs_of(context: Context, found: pl.DataFrame) -> pl.DataFrame:
-    return _runs_by_workload(context).rows(found["work"].to_list()).sort("host", "gpu", "run")
+    return _runs_by_workload(context).rows(found["work"])
+
+
+def with_rows(
+    context: Context, groups: Sequence[pl.DataFrame]
+) -> Iterator[tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]]:
+    """Return each group of workloads, with their runs and with the ledger rows of these."""
+    runs = _runs_by_workload(context).parts(each["work"] for each in groups)
+    return zip(groups, runs, segments_of_each(context, runs), strict=True)
 
 
 @once_per_context
 def _runs_by_workload(context: Context) -> RowIndex:
-    return RowIndex(runs_with_workload(context), "work")
+    rows = runs_with_workload(context).sort("host", "gpu", "run")
+    return RowIndex(rows, rows["work"])
 
 
 @once_per_context
