@@ -17,7 +17,7 @@ from analytics.language.languages import language, site_zone
 from analytics.language.plain_text import moment, plain
 from analytics.render.report.text import for_text, section_text
 from analytics.tables.annotations import action_list
-from analytics.window import Inputs, load_window_ledger, open_inputs
+from analytics.window import HISTORY_MS, Inputs, load_window_ledger, open_inputs
 from fallow.actors import command_actor
 from fallow.clock import SystemClock, parse_duration_ms, parse_window
 from fallow.errors import FallowError, UsageError
@@ -176,7 +176,7 @@ def require_ids(inputs: Inputs, ids: Iterable[str], actions: Mapping[str, object
     wanted = [each for each in ids if each not in actions]
     if not wanted:
         return
-    found = review(inputs, load_window_ledger(inputs))
+    found = review(inputs, load_window_ledger(inputs, history_ms=HISTORY_MS))
     known = [finding.finding_id for finding in (*found.findings, *found.gone)]
     for each in wanted:
         if each not in known:

@@ -35,6 +35,7 @@ from analytics.tables.ledger_columns import WINDOW_COLUMNS
 from analytics.tables.point_samples import point_samples
 from analytics.tables.table import column_of, entries_column, fact, record_column, rows_column
 from analytics.tables.wording import WAITING, waiting
+from analytics.window import HISTORY_MS
 from analytics.workloads.model import CATEGORIES, Finding
 from fallow.errors import UsageError
 
@@ -196,6 +197,7 @@ _FINDINGS = TableVerb(
     flags=_flags,
     check=_check,
     since="all",
+    history_ms=HISTORY_MS,
     all_shows="all rows and notes, findings of low confidence and snoozed findings",
 )
 
@@ -236,6 +238,7 @@ _SHOW = TableVerb(
     _whole,
     content=lambda given, args: ((rows_column("findings", FINDING_COLUMNS, ""),), _named(given, args)),
     since="all",
+    history_ms=HISTORY_MS,
 )
 
 

@@ -209,6 +209,7 @@ class Accounts:
             self.pieces = self.pieces.with_columns(team_project=pl.concat_str("team", "project", separator=OF_TEAM))
         self.currency = costs.currency
         self.rollups = ledger.rollups
+        self._by: dict[str, tuple[Account, ...]] = {}
 
     @cached_property
     def total(self) -> Account:
@@ -246,6 +247,11 @@ class Accounts:
 
     def by(self, group: str) -> tuple[Account, ...]:
         """Return a row per pool, team or other group (GROUPS): days by date, others by amount paid, then by time."""
+        if group not in self._by:
+            self._by[group] = self._rows_by(group)
+        return self._by[group]
+
+    def _rows_by(self, group: str) -> tuple[Account, ...]:
         column = COLUMN_OF.get(group, group)
         keys = ("state", *_LEVELS.get(group, (column,)))
         rows = _accounts(self.pieces, column, keys, whole_gpus=group in _WHOLE_GPUS)
