@@ -98,6 +98,8 @@ class Watch:
         """Return how much of a window was observed; `inside` is the ledger in it, narrowed by `narrowed`."""
         since_ms, until_ms = self._ends(asked)
         rows = _rows(self._ledger.whole.segments, min(since_ms, until_ms - LOOKED_BACK_MS), until_ms)
+        if rows.is_empty():  # most of the quarter of a new lake
+            return Seen(since_ms, until_ms, 0, 0, 0.0, 0.0, None, ())
         gpus = _gpus(rows, self._known).filter(pl.col("last") > until_ms - LOOKED_BACK_MS)
         # nobody asked for the time before the first row of a lake
         early = _before(gpus, since_ms) if asked.since_ms is not None else _before(gpus.clear(), since_ms)
