@@ -112,7 +112,7 @@ class LakeSource:
         self._snapshot: LakeSnapshot | None = None
         self._actions_seen_ms: int | None = None
         self._swap = threading.Lock()
-        self._asked: OrderedDict[tuple[Query, Reader, bool], int] = OrderedDict()
+        self._asked: OrderedDict[tuple[Query, Reader], tuple[int, bool]] = OrderedDict()
         self._first: Future[None] | None = None
         self._listing: Future[None] | None = None
         self._reader = ThreadPoolExecutor(1, "lake")
@@ -246,10 +246,12 @@ class LakeSource:
             self._refresh()
 
     def _follow(self, least_s: float, end: threading.Event) -> None:
-        spans: list[Callable[..., object]] = [
-            partial(self.look, Query(span=span), Reader("", VIEWER)) for span in SPANS
+        spans = [partial(self.look, Query(span=span), Reader("", VIEWER)) for span in SPANS]
+        ahead: list[Callable[[], object]] = [
+            *(partial(each, findings=False) for each in spans),
+            self._make_plans,
+            *spans,
         ]
-        ahead = (*(partial(each, findings=False) for each in spans), self._make_plans, *spans)
         if not all(_is_running_after(each) for each in ahead):
             return
         pause_s = least_s
@@ -306,14 +308,15 @@ class LakeSource:
         """Make the recently requested views of a new version before readers see it. A failure shows at the next request."""
         now_ms = self._clock.now_ms()
         with self._swap:
-            wanted = [asked for asked, at_ms in self._asked.items() if now_ms - at_ms < _STILL_ASKED_MS]
+            wanted = [(*asked, own) for asked, (at_ms, own) in self._asked.items() if now_ms - at_ms < _STILL_ASKED_MS]
         for query, reader, findings in wanted[-_WARMED:]:
             _is_running_after(snapshot.begin(query, reader, self._makers, findings=findings).result)
 
     def _remember(self, query: Query, reader: Reader, *, findings: bool) -> None:
-        asked = (query.on_every_page, shared_reader(reader), findings)
+        asked = (query.on_every_page, shared_reader(reader))
         with self._swap:
-            self._asked[asked] = self._clock.now_ms()
+            _, before = self._asked.get(asked, (0, False))
+            self._asked[asked] = self._clock.now_ms(), findings or before
             self._asked.move_to_end(asked)
             while len(self._asked) > _WARMED:
                 self._asked.popitem(last=False)
