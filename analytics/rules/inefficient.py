@@ -129,8 +129,10 @@ def _busy_hours(context: Context) -> pl.DataFrame:
     # bandwidth that nobody measured may be the reason, and in a server that decodes it usually is
     serving = pl.col("gpu").is_in(list(serving_gpus(context)))
     by_memory = pl.when(dram.is_null()).then(serving).otherwise(dram >= DRAM_FROM_PCT)
-    return busy.join(limits, on="gpu", how="left").with_columns(
-        poor=(few | weak) & ~by_memory, whom=pl.coalesce("user", "gpu")
+    return busy.join(limits, on="gpu", how="left").select(
+        *("host", "gpu", "time", "energy_mj", "energy_ms", "user", "limit_w", *_MEANS),
+        poor=(few | weak) & ~by_memory,
+        whom=pl.coalesce("user", "gpu"),
     )
 
 

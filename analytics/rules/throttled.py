@@ -80,9 +80,13 @@ def throttled_findings(context: Context) -> Iterator[Candidate]:
     active = whole_hours(context).filter(pl.col("gpu_util_mean_pct") >= ACTIVE_FROM_PCT)
     hours = active.filter(pl.col("throttled_known_ms") > 0)
     per_gpu = _throttled_per_gpu(context, hours)
+    counted = active.select(
+        *("host", "gpu", "time", "energy_mj", "energy_ms", "observed_ms", "throttled_known_ms"),
+        *{each.column for each in CAUSES},
+    )
     for cause in CAUSES:
         fired = per_gpu.filter(pl.col(cause.name) > cause.share_min)
-        at_work = active.join(fired.select("host", "gpu"), on=("host", "gpu"), how="semi", maintain_order="left")
+        at_work = counted.join(fired.select("host", "gpu"), on=("host", "gpu"), how="semi", maintain_order="left")
         busy = of_candidates(at_work, fired, ("host",))
         hosts = fired["host"].unique(maintain_order=True)
         slow = parts_of(busy.filter(pl.col(cause.column) > 0), len(hosts))
