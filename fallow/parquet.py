@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fallow import parquet_writer
@@ -125,6 +124,8 @@ def _is_sorted(data: pa.Table, by: Sequence[str]) -> bool:
     """Return whether the rows are sorted by these columns, without nulls: to sort them all the same would copy every column."""
     if data.num_rows < 2:
         return True
+    import pyarrow.compute as pc  # a twentieth of a second, for writers
+
     rising: pa.ChunkedArray | None = None
     for name in reversed(by):
         before, after = data.column(name).slice(0, data.num_rows - 1), data.column(name).slice(1)
@@ -438,6 +439,8 @@ def _contradiction_of(facts: pq.FileMetaData) -> str:
 
 def _excess_of_texts(data: pa.Table, *, all_hosts: bool) -> str:
     """Return by how much text from dictionaries exceeds the limit if each row has its own copy; empty within the limit."""
+    import pyarrow.compute as pc
+
     length = sum(
         pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices).cast(pa.int64())).as_py() or 0
         for column in data.columns
