@@ -261,7 +261,7 @@ def serve_metrics(server: Any, source: LakeSource) -> None:
         search, reader = request.query_string.decode(errors="replace"), person()
         try:
             asked = parse_request(list(request.args.items(multi=True)), WINDOW_AND_SCOPE)
-            look = source.look(asked.query, reader)
+            look = source.look(asked.query, reader, findings=False)
             if isinstance(look, Problem):
                 return _refusal(source, search, look)
             content_type = negotiate(request.headers.get("Accept", ""))
