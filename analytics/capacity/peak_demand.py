@@ -83,7 +83,8 @@ def peak_demand(hours: pl.DataFrame, until_ms: int, quantile: float) -> PeakDema
     `hours` has `time`, `there`, `demand`, `unknown` and `demand_or_unknown` of a pool by hour, in GPUs. The peak covers
     the share `quantile` of the hours.
     """
-    known, days = _known(hours, until_ms - PEAK_DAYS * DAY_MS, until_ms), known_days(hours, until_ms)
+    known = _known(hours, until_ms - PEAK_DAYS * DAY_MS, until_ms)
+    days = _days(known)
     if days < HISTORY_MIN_DAYS:
         return None
     # demand that grew within the month is that of its last week
@@ -97,7 +98,11 @@ def peak_demand(hours: pl.DataFrame, until_ms: int, quantile: float) -> PeakDema
 
 def known_days(hours: pl.DataFrame, until_ms: int) -> float:
     """Return the observed part of the four weeks before a moment, in days of whole hours."""
-    return _known(hours, until_ms - PEAK_DAYS * DAY_MS, until_ms).height / 24
+    return _days(_known(hours, until_ms - PEAK_DAYS * DAY_MS, until_ms))
+
+
+def _days(hours: pl.DataFrame) -> float:
+    return hours.height / 24
 
 
 def backtest(hours: pl.DataFrame, until_ms: int, quantile: float, margin: float = MARGIN) -> Backtest | None:
