@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -63,6 +64,9 @@ _PAUSE_FACTOR = 10
 
 _TOO_LONG_S = 1200.0
 """More than five thousand GPUs take, with all warmed views. A network file system may wait for its server for ever."""
+
+_QUIET_PART, _QUIET_TIMES = 6, 12
+"""Views are made ahead once no reader has asked for one for this part of the least pause, or after so many times that part."""
 
 _STILL_ASKED_MS = 3_600_000
 _WARMED = 12
@@ -123,12 +127,17 @@ class LakeSource:
         self._lake_problem: Problem | None = None
         self._actions_problem: Problem | None = None
         self._reading_since_s: float | None = None
+        self._looked_s = -math.inf
 
     def look(self, query: Query, reader: Reader, *, findings: bool = True) -> View | Problem:
         """Return the view that the query asks for, limited to what the reader may see, or the problem.
 
         Without `findings`, the rules need not have run in its window.
         """
+        self._looked_s = time.monotonic()
+        return self._look(query, reader, findings=findings)
+
+    def _look(self, query: Query, reader: Reader, *, findings: bool) -> View | Problem:
         try:
             snapshot = self._current()
             self._remember(query, reader, findings=findings)
@@ -246,14 +255,15 @@ class LakeSource:
             self._refresh()
 
     def _follow(self, least_s: float, end: threading.Event) -> None:
-        spans = [partial(self.look, Query(span=span), Reader("", VIEWER)) for span in SPANS]
-        ahead: list[Callable[[], object]] = [
-            *(partial(each, findings=False) for each in spans),
-            self._make_plans,
-            *spans,
-        ]
-        if not all(_is_running_after(each) for each in ahead):
-            return
+        first, later = (
+            [partial(self._look, Query(span=span), Reader("", VIEWER), findings=findings) for span in SPANS]
+            for findings in (False, True)
+        )
+        ahead: list[Callable[[], object]] = [*first, self._make_plans, *later]
+        for work in ahead:
+            self._wait_for_quiet(least_s / _QUIET_PART, end)
+            if not _is_running_after(work):
+                return
         pause_s = least_s
         while not end.wait(pause_s):
             before = time.monotonic()
@@ -261,9 +271,15 @@ class LakeSource:
                 return
             pause_s = min(max(least_s, _PAUSE_FACTOR * (time.monotonic() - before)), _LONGEST_PAUSE_S)
 
+    def _wait_for_quiet(self, quiet_s: float, end: threading.Event) -> None:
+        """Wait until readers have asked for nothing for a while, since work ahead slows their pages down; not for ever."""
+        until_s = time.monotonic() + _QUIET_TIMES * quiet_s
+        while self._looked_s + quiet_s > time.monotonic() < until_s and not end.wait(quiet_s / 10):
+            pass
+
     def _make_plans(self) -> None:
         """Make what takes longest on the pages of the default window, so that no reader waits for it."""
-        view = self.look(Query(), Reader("", VIEWER), findings=False)
+        view = self._look(Query(), Reader("", VIEWER), findings=False)
         if isinstance(view, View):
             self.made_of(view, "plans", partial(_plans_of, view))
 
