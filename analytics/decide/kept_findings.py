@@ -71,7 +71,9 @@ class KeptFindings:
 
     def __init__(self, inputs: Inputs, context: Context) -> None:
         self._inputs, self._context = inputs, context
-        self._key = f"{FOLDER}/{digest(context.window.since_ms, context.window.until_ms)}.json.gz"
+        # windows that begin at or before the first observation have the same rows, and so the same findings
+        since_ms = max(context.window.since_ms or 0, context.whole.first_ms)
+        self._key = f"{FOLDER}/{digest(since_ms, context.window.until_ms)}.json.gz"
 
     def read(self) -> WindowFindings | None:
         """Return the kept findings; None where there are none, or they are damaged or follow from anything else."""

@@ -150,7 +150,7 @@ def test_an_unexpected_error_is_a_sentence_in_the_readers_language(
 ) -> None:
     pages = held.pages()
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise OverflowError("a fault of the test's own")
 
     monkeypatch.setattr(pages.source, "look", broken)
@@ -166,7 +166,7 @@ def test_a_late_answer_is_announced_in_the_readers_language(
     held: Held, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     pages = held.pages()
-    monkeypatch.setattr(pages.source, "look", lambda *_: LATE)
+    monkeypatch.setattr(pages.source, "look", lambda *_, **__: LATE)
     answer = pages.client.get(f"{path}?span=all&lang=fr")
     assert answer.status_code == 409
     assert answer.text == f"fallow: {language('fr').translate(LATE.message)} {language('fr').translate(LATE.hint)}\n"

@@ -158,5 +158,5 @@ def test_what_cannot_be_answered_fails_the_scrape(held: Held, search: str, statu
 
 def test_what_takes_long_fails_the_scrape(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     pages = held.pages()
-    monkeypatch.setattr(pages.source, "look", lambda *_: LATE)
+    monkeypatch.setattr(pages.source, "look", lambda *_, **__: LATE)
     assert pages.client.get("/metrics").status_code == 503
