@@ -50,8 +50,8 @@ def warm(warmed: Path, tmp_path: Path) -> Lake:
     return made_lake(tmp_path / "lake")
 
 
-def found_in(lake: Lake, *, keep: bool = False) -> RuleFindings:
-    inputs = inputs_of(lake, SINCE, UNTIL)
+def found_in(lake: Lake, since: str = SINCE, *, keep: bool = False) -> RuleFindings:
+    inputs = inputs_of(lake, since, UNTIL)
     return find_in_window(inputs, load_window_ledger(inputs), keep=keep)
 
 
@@ -93,6 +93,12 @@ def test_what_is_kept_is_what_the_rules_find_in_every_language(warm: Lake, runs:
     for one, other in zip(kept.findings, made.findings, strict=True):
         said = [french.translate(each) for each in (one.sentence, *one.confidence.failed, *one.notes)]
         assert said == [french.translate(each) for each in (other.sentence, *other.confidence.failed, *other.notes)]
+
+
+def test_windows_that_begin_before_the_first_row_share_their_findings(warm: Lake, runs: list[object]) -> None:
+    found = [found_in(warm, since, keep=True) for since in ("2025-11-01", "2025-09-01", "2025-11-05")]
+    assert len(runs) == 2, "the lake has rows from 4 November on"
+    assert content_of(found[0]) == content_of(found[1]) != content_of(found[2])
 
 
 @pytest.mark.parametrize(
@@ -160,7 +166,7 @@ def test_the_verb_keeps_what_reports_and_pages_read(warm: Lake, runs: list[objec
     again = run_in_process("lake", "warm", "--lake", warm.root, "--since", "7d", "--json")
     assert [set(each) for each in json.loads(again.stdout)["windows"]] == [{"since_ms", "until_ms"}]
     assert run_in_process("report", "--lake", warm.root, "--since", "7d", "--json").returncode == 0
-    assert len(runs) == made > 2
+    assert len(runs) == made == 2, "the window of the decisions has the rows of all"
 
 
 def test_a_lake_that_keeps_nothing_is_an_error_of_the_verb_alone(
