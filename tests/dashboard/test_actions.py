@@ -214,7 +214,7 @@ def test_an_unexpected_error_is_shown_on_a_page_that_stays(
     finding_id = held.finding("a").finding_id
     pages = held.pages()
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a fault of the test's own")
 
     monkeypatch.setattr(pages.source, "look", broken)
