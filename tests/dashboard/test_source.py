@@ -68,6 +68,18 @@ def test_the_same_question_is_answered_once(own_lake: Lake) -> None:
     assert viewed(source).report is first.report  # the lake has not changed
 
 
+def test_the_rules_run_in_a_window_only_for_pages_with_its_findings(own_lake: Lake) -> None:
+    source = LakeSource(lambda: inputs_of(own_lake), Hands())
+    hour = Query(span="1h")
+    decided = source.look(hour, ADA, findings=False)
+    assert isinstance(decided, View)
+    assert decided.report.recommendations.listed
+    assert "found" not in vars(decided.whole)
+    found = viewed(source, hour)
+    assert found.report is decided.report
+    assert found.report.is_reviewed
+
+
 def test_a_new_file_gives_a_new_view_when_the_lake_is_read_again(own_lake: Lake) -> None:
     source = LakeSource(lambda: inputs_of(own_lake), Hands())
     first, version = viewed(source), source.version()
