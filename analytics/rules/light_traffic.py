@@ -144,10 +144,12 @@ def _group_findings(context: Context, group: pl.DataFrame) -> Iterator[Candidate
         "model": first["card"],
     }
     if kept == replicas and smaller is not None:
-        numbers |= _card_numbers(context, rows, first["card"], *smaller)
-        failed = _smaller_unsure(context, seen, smaller[0])
-        command, note = _card_command(context, about, first["card"], smaller[0])
-        notes = [note]
+        offer, need = smaller
+        saving, unknown_because = saving_of(context, rows, offer)
+        numbers |= _card_numbers(context, first["card"], offer, need) | {"saving": saving}
+        failed = _smaller_unsure(context, seen, offer)
+        command, note = _card_command(context, about, first["card"], offer)
+        notes = [note, *unknown_because]
     else:
         numbers |= {"replicas_needed": kept, "saving": context.costs.of(rows)}
         failed, notes = _fewer_unsure(kept, most), _fewer_notes(seen, usual, kept, numbers["tokens_p95_per_s"])
@@ -174,9 +176,7 @@ def _group_findings(context: Context, group: pl.DataFrame) -> Iterator[Candidate
     )
 
 
-def _card_numbers(
-    context: Context, rows: pl.DataFrame, present: str, offer: Offer, need: CacheUse
-) -> dict[str, EvidenceValue]:
+def _card_numbers(context: Context, present: str, offer: Offer, need: CacheUse) -> dict[str, EvidenceValue]:
     return {
         "weights_bytes": need.weights_bytes,
         "mem_need_bytes": need.need_bytes,
@@ -184,7 +184,6 @@ def _card_numbers(
         "recommended_memory_bytes": offer.card.memory_bytes,
         "hourly": shelf(context).fleet[present].hourly,
         "recommended_hourly": offer.hourly,
-        "saving": saving_of(context, rows, offer),
     }
 
 
