@@ -19,11 +19,13 @@ from analytics.allocations.kubernetes_objects import (
     Object,
     Pod,
     ResourceClaim,
+    ResourceSlice,
     claim_of,
     job_of,
     node_of,
     pod_of,
     read_objects,
+    slice_of,
     workload_of,
 )
 from analytics.allocations.model import ROW_SCHEMA, KnownHosts, ReadAllocations, Surroundings, conform
@@ -96,6 +98,8 @@ class KnownObjects:
     """Pods that a claim serves now."""
     reservations: Mapping[str, Pod]
     """Pods that keep a GPU for others, by their group."""
+    uuids: Mapping[tuple[str, str], str]
+    """GPUs of resource claims, by pool and device."""
 
     @classmethod
     def of(cls, objects: Iterable[ClusterObject]) -> KnownObjects:
@@ -106,6 +110,9 @@ class KnownObjects:
         workloads = [each for each in by_uid.values() if isinstance(each, KueueWorkload)]
         claims = [each for each in by_uid.values() if isinstance(each, ResourceClaim)]
         pods = [each for each in by_uid.values() if isinstance(each, Pod)]
+        slices = sorted(
+            (each for each in by_uid.values() if isinstance(each, ResourceSlice)), key=lambda each: each.generation
+        )
         users = {(each.namespace, each.name): set(each.users) for each in claims if not each.is_template}
         for pod in pods:
             for _, name, _ in pod.demand.claims if not pod.is_over else ():
@@ -120,6 +127,7 @@ class KnownObjects:
             {(uid, each.pod_claim): each for each in claims if each.pod_claim for uid, _ in each.owners},
             {key: len(found) for key, found in users.items()},
             {group: pod for pod in pods if pod.groups.is_reservation for group in pod.groups.groups},
+            {name: uuid for each in slices for name, uuid in each.uuids.items()},
         )
 
     def is_newest(self, each: ClusterObject) -> bool:
@@ -156,6 +164,7 @@ class KnownObjects:
         """Return the whole GPUs of a demand of a pod or a Workload, on a node with these labels."""
         share = demand.share_on(node)
         gpus, others, is_missing = demand.gpus if share is None else 0, set[str](), False
+        names = list[str]()
         for name, claim, template in demand.claims:
             key = (owner.namespace, claim or "")
             found = self.claims.get(key) or self.made_claims.get((owner.uid, name))
@@ -168,9 +177,10 @@ class KnownObjects:
                 share = f"one of {users} pods with its claim" if users > 1 else share or ""
             else:
                 gpus += found.devices.gpus
+                names += [self.uuids[name] for name in found.devices.names if name in self.uuids]
             others |= set(found.devices.others)
         if gpus:
-            return Counted(gpus)
+            return Counted(gpus, names=tuple(names) if len(names) == gpus else ())
         if share is None and not demand.others and (others or is_missing):
             named = f" of {', '.join(sorted(others))}, which this import does not count"
             return Counted(0, f"{CLAIMS}{', which the export lacks' if is_missing else named}")
@@ -199,6 +209,7 @@ def rows_of(
 _REPRESENTED: Mapping[type[ClusterObject], str] = {
     ClusterObject: "Job, which its pods represent",
     ResourceClaim: "resource claim, which its pods represent",
+    ResourceSlice: "resource slice, which tells the UUIDs of claimed GPUs",
     Node: "node, which tells whether pods share its GPUs",
 }
 
@@ -304,6 +315,7 @@ _READERS: Mapping[str, Callable[[Object], ClusterObject]] = {
     "Node": node_of,
     "ResourceClaim": claim_of,
     "ResourceClaimTemplate": claim_of,
+    "ResourceSlice": slice_of,
 }
 
 
@@ -330,7 +342,7 @@ class Kubernetes:
             "files",
             nargs="+",
             metavar="FILE",
-            help=f"output of {EXPORT}, plain or gzipped; name workloads.kueue.x-k8s.io and resourceclaims too where the cluster has them",
+            help=f"output of {EXPORT}, plain or gzipped; name workloads.kueue.x-k8s.io, resourceclaims and resourceslices too where the cluster has them",
         )
 
     def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:

@@ -239,6 +239,19 @@ class ClaimedDevices:
     gpus: int
     others: tuple[str, ...]
     is_share: bool
+    names: tuple[tuple[str, str], ...] = ()
+    """Pool and name of each GPU that it got."""
+
+
+def uuids_of(spec: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+    """Return the UUIDs of the GPUs and MIG instances in a ResourceSlice, by pool and name."""
+    found = {}
+    for each in spec.get("devices") or () if spec["driver"] == _GPU_DRIVER else ():
+        attributes = (each.get("basic") or each).get("attributes") or {}  # up to v1beta1 under `basic`
+        value = attributes.get("uuid") or attributes.get(f"{_GPU_DRIVER}/uuid") or {}
+        if _UUID.fullmatch(value.get("string", "")):
+            found[str(spec["pool"]["name"]), str(each["name"])] = str(value["string"])
+    return found
 
 
 def devices_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> ClaimedDevices:
@@ -247,10 +260,12 @@ def devices_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> ClaimedDev
     if results is None:
         return _requested((spec.get("devices") or {}).get("requests") or ())
     got = [each for each in results if not each.get("adminAccess")]
+    gpus = [each for each in got if each["driver"] == _GPU_DRIVER]
     return ClaimedDevices(
-        sum(each["driver"] == _GPU_DRIVER for each in got),
-        tuple(sorted({each["driver"] for each in got if each["driver"] != _GPU_DRIVER})),
-        any(each["driver"] == _GPU_DRIVER and (each.get("shareID") or each.get("consumedCapacity")) for each in got),
+        len(gpus),
+        tuple(sorted({each["driver"] for each in got} - {_GPU_DRIVER})),
+        any(each.get("shareID") or each.get("consumedCapacity") for each in gpus),
+        tuple((str(each["pool"]), str(each["device"])) for each in gpus),
     )
 
 

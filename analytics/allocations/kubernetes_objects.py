@@ -20,6 +20,7 @@ from analytics.allocations.kubernetes_demand import (
     devices_of,
     first_label,
     groups_of,
+    uuids_of,
 )
 from analytics.importers.records import listed_items
 from analytics.importers.source import InputLimits
@@ -152,6 +153,16 @@ class ResourceClaim(ClusterObject):
     """UIDs of the pods that may use it now."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ResourceSlice(ClusterObject):
+    """Devices that a driver offers."""
+
+    uuids: Mapping[tuple[str, str], str]
+    """By pool and name."""
+    generation: int
+    """That of its pool: slices of an older one no longer count."""
+
+
 def pod_of(each: Object) -> Pod:
     """Return the pod. Raises LookupError, TypeError, ValueError and AttributeError for an object that Kubernetes cannot have written."""
     meta, spec, status = each["metadata"], each["spec"], each.get("status") or {}
@@ -272,6 +283,13 @@ def claim_of(each: Object) -> ResourceClaim:
         pod_claim=notes.get("resource.kubernetes.io/pod-claim-name"),
         users=frozenset(str(user["uid"]) for user in status.get("reservedFor") or ()),
     )
+
+
+def slice_of(each: Object) -> ResourceSlice:
+    """Return the ResourceSlice. Raises as `pod_of`."""
+    spec = each["spec"]
+    generation = int((spec.get("pool") or {}).get("generation") or 0)
+    return ResourceSlice(**_common_fields(each, ()), uuids=uuids_of(spec), generation=generation)
 
 
 def _common_fields(each: Object, moments: Iterable[int]) -> dict[str, Any]:

@@ -201,17 +201,23 @@ def publish_allocations(
     """
     opened_for_writing(lake)
     with leased(lake, "allocations", "the import of allocations") as mine:
-        shifted = find_shifted(mine, read, replace=replace)
-        if shifted.pairs.height:
-            if not replace:
-                raise shifted.error(read)
-            rows = moved_rows(mine, read.rows, shifted)
-            read = dataclasses.replace(
-                read, rows=rows, notes=(*read.notes, f"{shifted.sentence()}: this import has replaced them")
-            )
-        rows, stood_for = on_seen_gpus(mine, read.rows)
-        rows, joined = on_known_runs(mine, rows, read.as_of_ms)
-        read = dataclasses.replace(read, rows=rows)
-        removed = pl.concat([shifted.removed, stood_for, joined], how="diagonal")
-        allocations = write(mine, read, removed, newest_first=shifted.forward or not stood_for.is_empty())
+        read, removed, newest_first = merged_with_lake(mine, read, replace=replace)
+        allocations = write(mine, read, removed, newest_first=newest_first)
         return read, (allocations, add_requests(mine, read.requests), add_withheld(mine, read.withheld))
+
+
+def merged_with_lake(lake: Lake, read: ReadAllocations, *, replace: bool) -> tuple[ReadAllocations, pl.DataFrame, bool]:
+    """Return the import on the runs and GPUs that the lake knows, the lake's runs that it replaces, and whether the newest day goes first.
+
+    Writes nothing. Raises InputError as `publish_allocations`.
+    """
+    shifted = find_shifted(lake, read, replace=replace)
+    if shifted.pairs.height:
+        if not replace:
+            raise shifted.error(read)
+        note = f"{shifted.sentence()}: this import replaces them"
+        read = dataclasses.replace(read, rows=moved_rows(lake, read.rows, shifted), notes=(*read.notes, note))
+    rows, stood_for = on_seen_gpus(lake, read.rows)
+    rows, joined = on_known_runs(lake, rows, read.as_of_ms)
+    removed = pl.concat([shifted.removed, stood_for, joined], how="diagonal")
+    return dataclasses.replace(read, rows=rows), removed, shifted.forward or not stood_for.is_empty()

@@ -18,7 +18,15 @@ from analytics.allocations.model import ROW_SCHEMA, KnownHosts, ReadAllocations,
 from analytics.allocations.slurm_jobs import Clusters, allocation_rows
 from analytics.allocations.slurm_limits import ASSOCIATIONS, QOS, GpuLimits
 from analytics.allocations.slurm_output import EXPORT, JobGpus, read_jobs
-from analytics.allocations.slurm_state import SNAPSHOT, SlurmState, read_snapshot, state_of, with_reasons, withheld_rows
+from analytics.allocations.slurm_state import (
+    SINFO,
+    SNAPSHOT,
+    SlurmState,
+    read_snapshot,
+    state_of,
+    with_reasons,
+    withheld_rows,
+)
 from analytics.allocations.times import read_moments
 from analytics.importers.kinds import with_progress
 from analytics.importers.source import InputLimits, open_source
@@ -89,7 +97,15 @@ def _rows_on_uuids(
     return pl.DataFrame(found, schema=_SHOWN, orient="row"), unknown
 
 
-_ASKED = (("job", "--details"), ("node",), ("reservation",))
+_ASKED = (
+    (
+        "scontrol",
+        (("show", "job", "--details"), ("show", "reservation")),
+        "the GPUs of running jobs, why others wait, and which hosts are reserved",
+    ),
+    ("sinfo", (SINFO[1:],), "the hosts on which no job starts"),
+)
+"""Commands of Slurm, their arguments, and what is not known without them."""
 _WAITS = pl.col("withdrawn").is_null()
 _NO_REASON = pl.col("reason").is_null()
 _TIMEOUT_S = 600
@@ -126,12 +142,17 @@ class Live:
         jobs = allocation_rows(self._sacct, lines, "UTC", self._host_name, size, clusters=clusters)
         shown, failed = self._snapshot()
         limits, also_failed = self._gpu_limits()
-        rows, notes = on_shown_gpus(jobs.rows, shown.gpus, self._around.hosts, self._host_name)
-        requests = limits.with_limits(with_reasons(jobs.requests, (shown,), is_open=_WAITS))
+
+        def host_of(node: str) -> str:
+            return self._host_name(node, clusters.here)
+
+        gpus = [each for state in shown for each in state.gpus]
+        rows, notes = on_shown_gpus(jobs.rows, gpus, self._around.hosts, host_of)
+        requests = limits.with_limits(with_reasons(jobs.requests, shown, is_open=_WAITS))
         requests = requests.with_columns(as_of=pl.lit(as_of_ms))
-        withheld = withheld_rows((shown,), self._host_name, "UTC", as_of_ms)
+        withheld = withheld_rows(shown, host_of, "UTC", as_of_ms)
         return ReadAllocations(
-            with_reasons(rows, (shown,), is_open=_NO_REASON),
+            with_reasons(rows, shown, is_open=_NO_REASON),
             requests,
             (jobs.report,),
             "UTC (asked for)",
@@ -153,17 +174,17 @@ class Live:
             return GpuLimits(), (f"cannot run sacctmgr, so which jobs can never start is not known: {error}",)
         return GpuLimits.of(*texts), ()
 
-    def _snapshot(self) -> tuple[SlurmState, tuple[str, ...]]:
-        """Return scontrol's jobs, nodes and reservations, and a note where it does not answer."""
-        if not self._scontrol:
-            return SlurmState(), ()
-        try:
-            texts = [_output([self._scontrol, "show", *what]) for what in _ASKED]
-            return state_of("\n".join(text.decode(errors="replace") for text in texts)), ()
-        except (CommandError, ValueError) as error:
-            return SlurmState(), (
-                f"cannot run scontrol, so the GPUs of running jobs, why others wait, and which hosts are drained or reserved are not known: {error}",
-            )
+    def _snapshot(self) -> tuple[tuple[SlurmState, ...], tuple[str, ...]]:
+        """Return the states that scontrol and sinfo show, and a note where one of them does not answer; none without scontrol."""
+        shown, notes = list[SlurmState](), list[str]()
+        for program, asked, unknown in _ASKED if self._scontrol else ():
+            command = self._scontrol if program == "scontrol" else _sibling_command(self._scontrol, program)
+            try:
+                texts = [_output([command, *what]).decode(errors="replace") for what in asked]
+                shown.append(state_of("\n".join(texts)))
+            except (CommandError, ValueError) as error:
+                notes.append(f"cannot run {program}, so {unknown} are not known: {error}")
+        return tuple(shown), tuple(notes)
 
 
 def _sibling_command(command: str, name: str) -> str:
@@ -209,7 +230,7 @@ class Slurm:
         parser.add_argument(
             "--live",
             action="store_true",
-            help="run sacct on this host, and scontrol for GPUs of running jobs, reasons of waiting jobs, and drained or reserved hosts",
+            help="run sacct on this host, scontrol for GPUs of running jobs, reasons of waiting jobs and reserved hosts, and sinfo for drained hosts",
         )
         parser.add_argument("--since", metavar="TIME", help="with --live: jobs that ran since this time (default: 7d)")
         parser.add_argument(
@@ -264,6 +285,9 @@ class Slurm:
         def host_of(node: str, cluster: str | None = None, scope: str | None = None) -> str:
             return around.hosts.named(node, args.host_suffix, cluster, scope)
 
+        def shown_host(node: str) -> str:
+            return host_of(node, clusters.here)
+
         for path in with_progress(args.files, "reading"):
             source = open_source(path, limits)
             if source.text is None:
@@ -280,7 +304,7 @@ class Slurm:
         shown = [read_snapshot(path, limits) for path in args.scontrol]
         if shown:
             gpus = [each for state in shown for each in state.gpus]
-            rows, notes = on_shown_gpus(rows, gpus, around.hosts, host_of, zone)
+            rows, notes = on_shown_gpus(rows, gpus, around.hosts, shown_host, zone)
         return ReadAllocations(
             with_reasons(rows, shown, is_open=_NO_REASON),
             with_reasons(pl.concat([jobs.requests for jobs in read]), shown, is_open=_WAITS),
@@ -288,5 +312,5 @@ class Slurm:
             zone + assumed,
             as_of_ms,
             (*clusters.notes, *notes),
-            withheld=withheld_rows(shown, host_of, zone, as_of_ms),
+            withheld=withheld_rows(shown, shown_host, zone, as_of_ms),
         )

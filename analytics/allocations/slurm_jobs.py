@@ -124,6 +124,11 @@ class Clusters:
         return cluster if cluster != self.own and node in self.shared_nodes else None
 
     @property
+    def here(self) -> str | None:
+        """Return the cluster of jobs and nodes that name none: the own one, else the only one of the import."""
+        return self.own or (next(iter(self.nodes)) if len(self.nodes) == 1 else None)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Return what to set where jobs of several clusters have ids with the cluster and none of them is the agents' own."""
         if self.own or len(self.nodes) <= 1:
@@ -318,7 +323,9 @@ def _node_rows(
     def named(node: str, cluster: str | None) -> tuple[str]:
         return (host_of(node, cluster, clusters.scope(cluster, node)),)
 
-    each = each.with_columns(Cluster=_text("Cluster"), node="host").drop("host")
+    each = each.with_columns(Cluster=pl.coalesce(_text("Cluster"), pl.lit(clusters.here, pl.String)), node="host").drop(
+        "host"
+    )
     return with_mapped(each, ("node", "Cluster"), {"host": pl.String()}, named).select(
         *_SHARED,
         *ACCOUNTED,

@@ -71,7 +71,9 @@ class SlurmState:
 
 
 def state_of(text: str) -> SlurmState:
-    """Return what scontrol printed. Raises ValueError for a malformed list of hosts or GPUs."""
+    """Return what scontrol or sinfo printed. Raises ValueError for a malformed list of hosts or GPUs."""
+    if "NODELIST" in text.partition("\n")[0]:
+        return SlurmState(withheld=tuple(_stopped_nodes(text)))
     blocks = re.split(r"\n(?=(?:JobId|NodeName|ReservationName)=)", text)
     withheld = [each for block in blocks for each in (*_drained_node(block), *_reservation_nodes(block))]
     named = ((block.partition(" ")[0].removeprefix("JobId="), _REASON.search(block)) for block in blocks)
@@ -88,15 +90,11 @@ def _drained_node(block: str) -> Iterator[WithheldNode]:
         yield WithheldNode(node[1], "drained", since[2], reason=since[1])
 
 
-SINFO = "sinfo --Node --format='%N|%T|%G|%H|%E'"
+SINFO = ("sinfo", "--Node", "--all", "--format=%N|%T|%G|%H|%E")
+_SINFO_LINE = "sinfo --Node --all --format='%N|%T|%G|%H|%E'"
 
 
-def is_sinfo(text: str) -> bool:
-    """Return whether the text begins with a header line of sinfo that names nodes."""
-    return "NODELIST" in text.partition("\n")[0]
-
-
-def stopped_nodes(text: str) -> Iterator[WithheldNode]:
+def _stopped_nodes(text: str) -> Iterator[WithheldNode]:
     """Yield the nodes of sinfo on which no job starts, from the time that its reason has; nothing for others.
 
     Any `--format` with `|` between its fields will do, and the columns of `sinfo --list-reasons`, which lists only such nodes.
@@ -106,7 +104,7 @@ def stopped_nodes(text: str) -> Iterator[WithheldNode]:
     heads = [(found[0].strip(), found.start()) for found in re.finditer(r"[^|\s]+", lines[0])]
     names, starts = zip(*heads, strict=True)
     if "TIMESTAMP" not in names:
-        raise ValueError(f"without TIMESTAMP it is not known since when nodes are down; use {SINFO}")
+        raise ValueError(f"without TIMESTAMP it is not known since when nodes are down; use {_SINFO_LINE}")
     for line in dict.fromkeys(filter(str.strip, lines[1:])):
         cut = [line[start:end] for start, end in zip(starts, (*starts[1:], None), strict=True)]
         row = dict(zip(names, map(str.strip, line.split("|") if "|" in lines[0] else cut), strict=False))
@@ -140,14 +138,13 @@ def read_snapshot(path: str, limits: InputLimits) -> SlurmState:
         reasons = {job: reason for _, waits in jobs for job, reason in waits}
         return SlurmState([each for gpus, _ in jobs for each in gpus], reasons)
     text = _NONE.sub("", source.text.decode(errors="replace").lstrip())
-    listed = is_sinfo(text)
-    if text.strip() and not listed and not text.startswith(_KINDS):
+    if text.strip() and "NODELIST" not in text.partition("\n")[0] and not text.startswith(_KINDS):
         raise InputError(
             f"{path} is not scontrol's output for jobs, nodes or reservations",
-            f"save it while jobs run, with: {SNAPSHOT}; or save the states of nodes with: {SINFO}",
+            f"save it while jobs run, with: {SNAPSHOT}; or save the states of nodes with: {_SINFO_LINE}",
         )
     try:
-        return SlurmState(withheld=tuple(stopped_nodes(text))) if listed else state_of(text)
+        return state_of(text)
     except ValueError as error:
         raise InputError(
             f"{path} is not scontrol's output for jobs, nodes or reservations: {error}",
@@ -198,4 +195,5 @@ def withheld_rows(
     rows = frame.with_columns(
         time=time, end=end, as_of=pl.lit(as_of_ms, pl.Int64), scheduler=pl.lit("slurm"), gpu_count="gpus"
     )
-    return typed(rows.drop_nulls(["time", "as_of"]).unique(maintain_order=True), WITHHELD)
+    once = rows.drop_nulls(["time", "as_of"]).unique(["node", "kind", "time", "name"], maintain_order=True)
+    return typed(once, WITHHELD)

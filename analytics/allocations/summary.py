@@ -14,10 +14,12 @@ from analytics.importers.publish import Published
 from fallow.clock import format_ms
 
 
-def as_json(read: ReadAllocations, published: Sequence[Published], lake: str) -> dict[str, object]:
+def as_json(read: ReadAllocations, published: Sequence[Published] | None, lake: str) -> dict[str, object]:
+    """Return the result; `published` is None where nothing was written."""
     return {
         "lake": lake,
         "allocations": _allocation_count(read),
+        "named": _named_count(read),
         "hosts": read.rows["host"].n_unique(),
         "running": _running_count(read),
         "waiting": _waiting_count(read),
@@ -26,16 +28,19 @@ def as_json(read: ReadAllocations, published: Sequence[Published], lake: str) ->
         "timezone": read.time_zone,
         "notes": list(read.notes),
         "files": [dataclasses.asdict(report) for report in read.files],
-        "tables": [dataclasses.asdict(each) for each in published],
+        "published": published is not None,
+        "tables": [dataclasses.asdict(each) for each in published or ()],
     }
 
 
-def as_text(read: ReadAllocations, published: Sequence[Published], lake: str) -> str:
+def as_text(read: ReadAllocations, published: Sequence[Published] | None, lake: str) -> str:
     as_of = "" if read.as_of_ms is None else f" as of {format_ms(read.as_of_ms)}"
     lines = [line for report in read.files for line in _file_lines(report)]
     lines.append(
         f"allocated {_allocation_count(read):,} on {read.rows['host'].n_unique():,} hosts, {_running_count(read):,} of them running{as_of}"
     )
+    if read.rows.height:
+        lines.append(f"GPUs      {_named_count(read):,} of these allocations name them, the others only count them")
     if read.requests.height:
         lines.append(
             f"requested {_waiting_count(read):,} waiting{as_of}, {_withdrawn_count(read):,} withdrawn without any GPU"
@@ -44,8 +49,10 @@ def as_text(read: ReadAllocations, published: Sequence[Published], lake: str) ->
         f"time zone {read.time_zone}",
         *(f"note      {note}" for note in read.notes),
         f"lake      {lake}",
-        *(published_line(each) for each in published if each.files_written or each.already_there),
+        *(published_line(each) for each in published or () if each.files_written or each.already_there),
     ]
+    if published is None:
+        lines.append("  nothing is published")
     return "\n".join(lines)
 
 
@@ -59,6 +66,11 @@ def _file_lines(report: FileReport) -> list[str]:
 
 def _allocation_count(read: ReadAllocations) -> int:
     return read.rows.select("allocation_id", "time").unique().height
+
+
+def _named_count(read: ReadAllocations) -> int:
+    """Return the allocations with the UUIDs of their GPUs."""
+    return read.rows.drop_nulls("gpu").select("allocation_id", "time").unique().height
 
 
 def _running_count(read: ReadAllocations) -> int:

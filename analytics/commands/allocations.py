@@ -14,7 +14,7 @@ from analytics.allocations.csv_file import CsvFile
 from analytics.allocations.kubernetes import Kubernetes
 from analytics.allocations.listing import GROUPED_BY, allocations_in, newest_row_ms, requests_in
 from analytics.allocations.model import AllocationSource, KnownHosts, Surroundings
-from analytics.allocations.publish import publish_allocations
+from analytics.allocations.publish import merged_with_lake, publish_allocations
 from analytics.allocations.slurm import Slurm
 from analytics.capacity.jobs import jobs_of
 from analytics.commands.table_verb import LakeInputs, LakeVerb, Tables, open_window
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(metavar="VERB", required=True, title="verbs")
     importing = verbs.add_parser("import", help="import allocations into the lake", allow_abbrev=False)
     for source, kind in add_kinds(importing, "kinds of allocations", SOURCES):
+        kind.add_argument("--check", action="store_true", help="only print what the import would give")
         kind.add_argument(
             "--replace",
             action="store_true",
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _import(args: argparse.Namespace) -> int:
-    """Import allocations; return the exit code. Nothing is written unless every input can be read."""
+    """Import allocations; return the exit code. Nothing is written with --check, nor unless every input can be read."""
     settings, lake = open_lake(args)
     hosts = KnownHosts.of(lake)
     say_left_out(lake)
@@ -72,7 +73,10 @@ def _import(args: argparse.Namespace) -> int:
             for frame in (found.rows, found.requests)
         )
         found = dataclasses.replace(found, rows=rows, requests=requests)
-    read, published = publish_allocations(lake, found, replace=args.replace)
+    if args.check:
+        read, published = merged_with_lake(lake, found, replace=args.replace)[0], None
+    else:
+        read, published = publish_allocations(lake, found, replace=args.replace)
     if args.json:
         show(json.dumps(summary.as_json(read, published, lake.root), indent=2))
     else:

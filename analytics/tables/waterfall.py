@@ -101,7 +101,7 @@ def _headline(ledger: LedgerFigures, total_ms: float) -> str:
     if not worst.gpu_ms and (totals.leaves_open or totals.leaves_doubt):
         return tr("{share} of the GPU time was useful; no waste is confirmed.", share=useful)
     if not worst.gpu_ms:
-        return tr("{share} of the GPU time was useful; no time was idle.", share=useful)
+        return tr("{share} of the GPU time was useful; no idle time was observed.", share=useful)
     waste = tr("{waste}, {hours} GPU-hours", waste=_WASTE[worst.state], hours=GpuHours(worst.gpu_ms))
     if worst.cents is not None:
         waste = tr("{waste}, {money}", waste=waste, money=Amount(from_cents(worst.cents), ledger.money.currency))

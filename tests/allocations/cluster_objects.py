@@ -115,6 +115,19 @@ def template(name: str, *asks: Object) -> Object:
     }  # fmt: skip
 
 
+def resource_slice(
+    *devices: tuple[str, str], generation: int = 1, basic: bool = False, driver: str = "gpu.nvidia.com"
+) -> Object:
+    """A ResourceSlice of the pool gn1 with devices and their UUIDs; with `basic` as up to v1beta1."""
+    named = [(name, {"attributes": {"type": {"string": "gpu"}, "uuid": {"string": uuid}}}) for name, uuid in devices]
+    own = [{"name": name, "basic": each} if basic else {"name": name, **each} for name, each in named]
+    pool = {"name": "gn1", "generation": generation, "resourceSliceCount": 1}
+    spec = {"driver": driver, "nodeName": "gn1", "pool": pool, "devices": own}
+    return {
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": meta(f"gn1-{generation}", 0), "spec": spec,
+    }  # fmt: skip
+
+
 def claims(**named: str) -> Object:
     """A pod's spec without any GPU resource, with claims; a name that begins with `t-` is that of a template."""
     own = [

@@ -229,7 +229,7 @@ def test_replace_puts_them_in_their_place_also_over_midnight(
     jobs = file(HEAD + JOBS, "jobs.txt")
     allocations("import", "slurm", jobs, *first)
     done = allocations("import", "slurm", jobs, *second, "--replace")
-    assert done.json["notes"] == ["3 jobs are in the lake already, 1 h apart: this import has replaced them"]
+    assert done.json["notes"] == ["3 jobs are in the lake already, 1 h apart: this import replaces them"]
     assert starts(lake) == {"1": shift - 2 * HOUR, "2": shift - 12 * HOUR + 600_000, "3": shift}
     assert allocations("import", "slurm", jobs, *second).counts == (0, 3, 0)
 

@@ -15,6 +15,7 @@ from tests.allocations.cluster_objects import (
     kubectl,
     pod,
     pod_spec,
+    resource_slice,
     template,
     workload,
 )
@@ -264,6 +265,41 @@ def test_gpus_by_resource_claims_are_counted(
     found["spec"] = spec | {"nodeName": "gn1"}
     assert bring(found, *objects).code == 0
     assert [(row["gpu_count"], row["host_gpu_count"]) for row in stored(lake)] == [(gpus, gpus)]
+
+
+UUIDS = [("gpu-0", "GPU-3c0"), ("gpu-1", "GPU-3c1")]
+
+
+@pytest.mark.parametrize(
+    ("slices", "spec", "gpus"),
+    [
+        ([resource_slice(*UUIDS)], claims(g="c"), ["GPU-3c0", "GPU-3c1"]),
+        ([resource_slice(*UUIDS, basic=True)], claims(g="c"), ["GPU-3c0", "GPU-3c1"]),
+        ([resource_slice(*UUIDS, generation=2), resource_slice(("gpu-1", "GPU-old"))], claims(g="c"), ["GPU-3c0", "GPU-3c1"]),
+        ([resource_slice(UUIDS[0])], claims(g="c"), [None]),
+        ([resource_slice(*UUIDS, driver="gpu.amd.com")], claims(g="c"), [None]),
+        ([resource_slice(*UUIDS)], claims(g="c") | {"containers": pod_spec(1)["containers"]}, [None]),
+    ],
+    ids=["v1", "v1beta1", "the newest of a pool", "a GPU is missing", "another driver", "a GPU beside the claim"],
+)  # fmt: skip
+def test_the_gpus_of_a_claim_have_the_uuids_of_their_resource_slice(
+    bring: Allocations, lake: Lake, slices: list[Any], spec: dict[str, Any], gpus: list[str | None]
+) -> None:
+    found = pod("a", 0, 30, gpus=0)
+    found["spec"] = spec | {"nodeName": "gn1"}
+    assert bring(found, claim("c", *GOT), *slices).code == 0
+    assert [row.get("gpu") for row in stored(lake)] == gpus
+
+
+def test_a_check_says_what_the_import_would_give_and_writes_nothing(
+    allocations: Allocations, file: File, lake: Lake
+) -> None:
+    cluster = file(kubectl(pod("a", 0, 30), pod("b", 0), pod("cpu", 0, 30, gpus=0)), "cluster.json")
+    done = allocations("import", "kubernetes", cluster, "--check")
+    assert done.said("allocations", "named", "published", "tables") == (1, 0, False, [])
+    assert (done.dropped, holds_nothing(lake)) == ({"no GPU or MIG instance of its own": 1}, True)
+    assert "nothing is published" in allocations("import", "kubernetes", cluster, "--check", as_json=False).out
+    assert allocations("import", "kubernetes", cluster).counts == (1, 0, 0)
 
 
 @pytest.mark.parametrize(

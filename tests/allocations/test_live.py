@@ -68,6 +68,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commands:
     found.translate("sacct", f"{HEAD}\n{RUNS}\n")
     found.translate("scontrol", SHOWN)
     found.translate("sacctmgr", "")
+    found.translate("sinfo", "")
     monkeypatch.setenv("FALLOW_SLURM_SCONTROL", str(folder / "scontrol"))
     return found
 
@@ -90,7 +91,8 @@ def test_a_running_job_is_on_the_gpus_that_scontrol_names_and_they_stay_known_wh
     (asked,) = commands.calls("sacct")
     assert asked.startswith("UTC %s --allusers --duplicates --parsable2 --format=")
     assert asked.endswith(" --starttime=2026-11-20T00:00:00")
-    assert commands.calls("scontrol") == [f"UTC %s show {what}" for what in ("job --details", "node", "reservation")]
+    assert commands.calls("scontrol") == [f"UTC %s show {what}" for what in ("job --details", "reservation")]
+    assert commands.calls("sinfo") == ["UTC %s --Node --all --format=%N|%T|%G|%H|%E"]
     assert allocations("import", "slurm", "--live").counts == (0, 2, 0)
     commands.translate("sacct", f"{HEAD}\n{RUNS.replace('Unknown', '1795239224')}\n")
     assert allocations("import", "slurm", "--live").counts == (0, 0, 2)
@@ -229,6 +231,13 @@ QUEUED = """JobIDRaw|JobID|State|Reason|Submit|Eligible|Start|End|NodeList|Alloc
 """
 
 
+SINFO = """NODELIST|STATE|GRES|TIMESTAMP|REASON
+gn1|drained*|gpu:h100:4(S:0-1)|1795235000|bad gpu
+gn2|idle|gpu:h100:4|1795235000|was bad
+login|down*|(null)|1795235000|Not responding
+"""
+
+
 def withheld(lake: Lake) -> list[tuple[object, ...]]:
     rows = load_withheld(lake).with_columns(pl.col("time") // 1000)
     return sorted(rows.select("host", "cause", "time", "gpus").rows())
@@ -246,7 +255,8 @@ def test_why_jobs_wait_and_what_slurm_may_not_give_out(
 ) -> None:
     """Sacct says it of jobs that have begun alone, and of no host."""
     commands.translate("sacct", QUEUED)
-    commands.translate("scontrol", STATE)
+    commands.translate("scontrol", "\n\n".join(each for each in STATE.split("\n\n") if not each.startswith("NodeName")))
+    commands.translate("sinfo", SINFO)
     done = allocations("import", "slurm", "--live")
     reasons = {"3": "AssocGrpGRES", "4": "ReqNodeNotAvail, Reserved for maintenance"}
     assert {row["allocation_id"]: row["reason"] for row in requested(lake)} == reasons
@@ -254,7 +264,7 @@ def test_why_jobs_wait_and_what_slurm_may_not_give_out(
     assert (done.counts_of("withheld"), withheld(lake)) == ((3, 0, 0), WITHHELD)
     held = load_jobs(lake).select("job", pl.col("held").list.first().struct.field("cause")).unique()
     assert dict(held.iter_rows()) == {"2": "account_limit", "3": "account_limit", "4": "reservation"}
-    commands.translate("scontrol", STATE.replace("MIXED+DRAIN", "MIXED"))
+    commands.translate("sinfo", SINFO.replace("drained*", "mixed"))
     was = {row[0]: row for row in load_withheld(lake).select("host", "end").iter_rows()}
     assert allocations("import", "slurm", "--live").counts_of("withheld")[0] == 2  # seen again, and later
     now = {row[0]: row for row in load_withheld(lake).select("host", "end").iter_rows()}

@@ -53,7 +53,7 @@ def test_every_tile_names_the_window_and_its_change(site: Site, shown: Any) -> N
 @pytest.mark.parametrize(
     ("code", "wasted", "unwasted"),
     [
-        ("en", "of the GPU time was useful. The largest waste is ", "of the GPU time was useful; no time was idle."),
+        ("en", "of the GPU time was useful. The largest waste is ", "of the GPU time was useful; no idle time was observed."),
         (
             "fr",
             "du temps GPU a été utile. Le plus grand gaspillage : ",

@@ -56,7 +56,7 @@ def test_without_waste_the_waterfall_says_so(week: Report) -> None:
     useful = tuple(replace(step, gpu_ms=step.gpu_ms if step.state == "active" else 0.0) for step in week.ledger.steps)
     assert (
         waterfall(replace(week.ledger, steps=useful)).headline
-        == "100.0 % of the GPU time was useful; no time was idle."
+        == "100.0 % of the GPU time was useful; no idle time was observed."
     )
 
 
