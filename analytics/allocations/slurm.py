@@ -138,9 +138,10 @@ class Live:
             ) from error
         size = InputLimits.of(self._around.settings)
         lines = read_jobs(self._sacct, text, size)
-        clusters = Clusters.of(self._around.settings.text("slurm.cluster"), [lines])
+        clusters = Clusters.of(self._around.settings.text("slurm.cluster"), [lines], self._around.hosts.names)
         jobs = allocation_rows(self._sacct, lines, "UTC", self._host_name, size, clusters=clusters)
         shown, failed = self._snapshot()
+        shown = [each.with_ids(clusters.job_here) for each in shown]
         limits, also_failed = self._gpu_limits()
 
         def host_of(node: str) -> str:
@@ -174,7 +175,7 @@ class Live:
             return GpuLimits(), (f"cannot run sacctmgr, so which jobs can never start is not known: {error}",)
         return GpuLimits.of(*texts), ()
 
-    def _snapshot(self) -> tuple[tuple[SlurmState, ...], tuple[str, ...]]:
+    def _snapshot(self) -> tuple[list[SlurmState], tuple[str, ...]]:
         """Return the states that scontrol and sinfo show, and a note where one of them does not answer; none without scontrol."""
         shown, notes = list[SlurmState](), list[str]()
         for program, asked, unknown in _ASKED if self._scontrol else ():
@@ -184,7 +185,7 @@ class Live:
                 shown.append(state_of("\n".join(texts)))
             except (CommandError, ValueError) as error:
                 notes.append(f"cannot run {program}, so {unknown} are not known: {error}")
-        return tuple(shown), tuple(notes)
+        return shown, tuple(notes)
 
 
 def _sibling_command(command: str, name: str) -> str:
@@ -295,13 +296,13 @@ class Slurm:
             if source.cut_off:
                 raise InputError(f"{path} is cut off: its end is missing", "fetch it again")
             lines[path] = read_jobs(path, source.text, limits)
-        clusters = Clusters.of(around.settings.text("slurm.cluster"), lines.values())
+        clusters = Clusters.of(around.settings.text("slurm.cluster"), lines.values(), around.hosts.names)
         read = [allocation_rows(path, each, zone, host_of, limits, clusters=clusters) for path, each in lines.items()]
         known = [jobs.as_of_ms for jobs in read if jobs.as_of_ms is not None]
         assumed = "" if args.zone else " (assumed)"
         rows, as_of_ms = pl.concat([jobs.rows for jobs in read]), max(known, default=None)
         notes: tuple[str, ...] = ()
-        shown = [read_snapshot(path, limits) for path in args.scontrol]
+        shown = [read_snapshot(path, limits).with_ids(clusters.job_here) for path in args.scontrol]
         if shown:
             gpus = [each for state in shown for each in state.gpus]
             rows, notes = on_shown_gpus(rows, gpus, around.hosts, shown_host, zone)

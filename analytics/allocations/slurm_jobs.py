@@ -93,25 +93,38 @@ class Jobs:
 class Clusters:
     """The clusters of an import. Their jobs and nodes may have the same names, so the cluster is part of both.
 
-    Jobs of the cluster `own`, and of an import of one cluster, keep the plain ids that agents write.
+    Jobs of the cluster `own`, and of an import of one cluster, keep the plain ids that agents write; not where the lake's hosts are
+    HOST@CLUSTER, whose exporters name jobs by CLUSTER/ID too.
     """
 
     own: str
     nodes: Mapping[str, frozenset[str]]
     """The node lists of each cluster, as text."""
+    of_hosts: frozenset[str] = frozenset()
+    """The clusters in names of the lake's hosts."""
 
     @classmethod
-    def of(cls, own: str, lines: Iterable[pl.DataFrame]) -> Clusters:
-        """Return the clusters that these lines of sacct name."""
+    def of(cls, own: str, lines: Iterable[pl.DataFrame], hosts: Iterable[str] = ()) -> Clusters:
+        """Return the clusters that these lines of sacct name; `hosts` are those of the lake."""
         named = pl.concat([each.select(_text("Cluster").alias("Cluster"), "NodeList") for each in lines]).unique()
         by_name = named.drop_nulls("Cluster").group_by("Cluster").agg("NodeList")
-        return cls(own, {name: frozenset(filter(None, listed)) for name, listed in by_name.iter_rows()})
+        nodes = {name: frozenset(filter(None, listed)) for name, listed in by_name.iter_rows()}
+        return cls(own, nodes, frozenset(cluster for host in hosts if (cluster := host.rpartition("@")[2]) != host))
 
     def job_id(self, job_id: pl.Expr) -> pl.Expr:
-        """Return `CLUSTER/ID` for jobs of other clusters, else the id."""
-        name = _text("Cluster")
-        other = (name != self.own) if self.own else pl.lit(len(self.nodes) > 1)
-        return pl.when(other.fill_null(value=False) & name.is_not_null()).then(name + "/" + job_id).otherwise(job_id)
+        """Return `CLUSTER/ID` for jobs whose id needs the cluster, else the id."""
+        name = pl.coalesce(_text("Cluster"), pl.lit(self.here, pl.String))
+        scopes = [each for each in {*self.nodes, self.own} if self.is_scope(each)]
+        return pl.when(name.is_in(scopes)).then(name + "/" + job_id).otherwise(job_id)
+
+    def is_scope(self, cluster: str) -> bool:
+        """Return whether the ids of the cluster's jobs name it."""
+        other = cluster != self.own if self.own else len(self.nodes) > 1
+        return bool(cluster) and (other or cluster in self.of_hosts)
+
+    def job_here(self, job_id: str) -> str:
+        """Return the id of a job that is shown without its cluster."""
+        return f"{self.here}/{job_id}" if self.here is not None and self.is_scope(self.here) else job_id
 
     @cached_property
     def shared_nodes(self) -> frozenset[str]:
@@ -131,7 +144,13 @@ class Clusters:
     @property
     def notes(self) -> tuple[str, ...]:
         """Return what to set where jobs of several clusters have ids with the cluster and none of them is the agents' own."""
-        if self.own or len(self.nodes) <= 1:
+        lacking = sorted(self.nodes.keys() - self.of_hosts)
+        if self.of_hosts and lacking:
+            return (
+                f"the lake has no host of the cluster {', '.join(lacking)}, only of {', '.join(sorted(self.of_hosts))}: jobs join GPUs "
+                "only where the label of --cluster-label has Slurm's ClusterName",
+            )
+        if self.own or len(self.nodes) <= 1 or self.of_hosts:
             return ()
         names = ", ".join(sorted(self.nodes))
         remedy = "to keep the plain ids of the one whose agents write to this lake, name it in slurm.cluster"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -68,6 +68,11 @@ class SlurmState:
     gpus: Sequence[JobGpus] = ()
     reasons: Mapping[str, str] | None = None
     withheld: Sequence[WithheldNode] = ()
+
+    def with_ids(self, named: Callable[[str], str]) -> SlurmState:
+        """Return the state with the lake's names of its jobs."""
+        gpus = [replace(each, job_id=named(each.job_id)) for each in self.gpus]
+        return replace(self, gpus=gpus, reasons={named(job): why for job, why in (self.reasons or {}).items()})
 
 
 def state_of(text: str) -> SlurmState:

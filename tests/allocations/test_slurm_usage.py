@@ -6,10 +6,12 @@ import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pytest
 
 from analytics.allocations.slurm_output import gpu_shares
 from analytics.capacity.jobs import load_withheld
+from analytics.scraped.who.label_runs import SEGMENT_SCHEMA, named_users
 from fallow import schema
 from fallow.cli import main
 from tests.allocations.conftest import requested, stored
@@ -206,9 +208,41 @@ def test_the_agents_cluster_keeps_plain_ids_also_where_the_clusters_come_in_file
 def test_an_export_of_one_cluster_has_the_ids_that_agents_write(
     allocations: Allocations, file: File, lake: Lake
 ) -> None:
-    write(lake, schema.DEVICE, [device("GPU-0")], "n1.domain@hopper")
     allocations("import", "slurm", file(text(of_cluster("hopper", "7", "ann"), head=CLUSTERS)))
-    assert placed_jobs(lake) == [("7", "n1.domain@hopper", "ann")]
+    assert placed_jobs(lake) == [("7", "n1", "ann")]
+
+
+SHOWN_JOB = f"""JobId=7 JobName=run
+   JobState=RUNNING Reason=Prolog Dependency=(null)
+   StartTime={T0} EndTime=Unknown Deadline=N/A
+     Nodes=n1 CPU_IDs=1 Mem=0 GRES=gpu:h100:2(IDX:0,2)
+"""
+
+
+def test_jobs_of_clusters_are_on_the_hosts_that_exporters_name_with_the_label_of_the_cluster(
+    allocations: Allocations, file: File, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exporters write the same ids, so that accounting joins what their labels name."""
+    for cluster in ("a", "b"):
+        write(
+            lake,
+            schema.DEVICE,
+            [device(f"GPU-{cluster}{each}", minor_number=each) for each in range(3)],
+            f"n1.domain@{cluster}",
+        )
+    segments = pl.DataFrame([{"host": "n1.domain@a", "slurm_job": "7"}], schema=SEGMENT_SCHEMA)
+    assert named_users(segments)["allocation_id"].to_list() == ["a/7"]
+    monkeypatch.setenv("FALLOW_SLURM_CLUSTER", "a")
+    jobs = text(*(of_cluster(each, "7", "ann") for each in "ab"), head=CLUSTERS)
+    done = allocations("import", "slurm", file(jobs), "--scontrol", file(SHOWN_JOB, "shown.txt"))
+    found = [(row["allocation_id"], row["host"], row.get("gpu"), row.get("reason")) for row in stored(lake)]
+    assert found == [
+        ("a/7", "n1.domain@a", "GPU-a0", "Prolog"), ("a/7", "n1.domain@a", "GPU-a2", "Prolog"),
+        ("b/7", "n1.domain@b", None, None),
+    ]  # fmt: skip
+    assert done.json["notes"] == []
+    other = allocations("import", "slurm", file(text(of_cluster("c", "7", "ann"), head=CLUSTERS)))
+    assert "the lake has no host of the cluster c, only of a, b" in other.json["notes"][0]
 
 
 SINFO = {

@@ -116,6 +116,7 @@ RUN_SCHEMA: dict[str, pl.DataType] = {
 kube-state-metrics has reported them."""
 
 _EVER = 2**62
+_CLUSTER = pl.col("host").str.extract("@([^@]+)$", 1)
 _NO_JOB = ("", "0")
 """Values by which exporters mark a missing job."""
 
@@ -157,11 +158,14 @@ def label_runs(given: Given, before: pl.DataFrame, as_of_ms: int) -> LabelRuns:
 
 
 def named_users(segments: pl.DataFrame) -> pl.DataFrame:
-    """Return the users with scheduler and allocation_id, without unnamed ones; in a pod that runs Slurm jobs the job is the user."""
+    """Return the users with scheduler and allocation_id, without unnamed ones; in a pod that runs Slurm jobs the job is the user.
+
+    A job on HOST@CLUSTER is CLUSTER/ID, as in Slurm's accounting: other clusters have jobs of that number.
+    """
     job, pod, namespace = (pl.col(name).str.strip_chars() for name in ("slurm_job", "pod", "namespace"))
     named = segments.with_columns(
         scheduler=pl.when(_is_job()).then(pl.lit("slurm")).when(_is_pod()).then(pl.lit("kubernetes")),
-        allocation_id=pl.when(_is_job()).then(job).otherwise(namespace + "/" + pod),
+        allocation_id=pl.when(_is_job()).then(pl.coalesce(_CLUSTER + "/" + job, job)).otherwise(namespace + "/" + pod),
     )
     return named.drop_nulls("scheduler")
 
@@ -205,8 +209,8 @@ def _runs(segments: pl.DataFrame) -> pl.DataFrame:
 
     A job may begin on its hosts one after another. A pod that follows soon after it left, on a GPU that it did not have, is another pod of that name.
     """
-    user = ["scheduler", "allocation_id"]
-    ordered = segments.sort(*user, "first_ms")
+    user = ["scheduler", "allocation_id", "cluster"]
+    ordered = segments.with_columns(cluster=_CLUSTER).sort(*user, "first_ms", nulls_last=True)
     left = pl.when("runs").then(_EVER).otherwise("until_ms")
     reach, own_reach = (left.cum_max().shift(1).over(by) for by in (user, list(RUN_KEY)))
     is_back = (pl.col("first_ms") <= own_reach + NEAR_MS).fill_null(value=False) | (pl.col("scheduler") == "slurm")
