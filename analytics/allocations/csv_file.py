@@ -84,6 +84,7 @@ class CsvFile:
     name = "csv"
     summary = "a table of allocations with the columns " + ", ".join(COLUMNS)
     example = "fallow allocations import csv reservations.csv --time-zone Europe/Paris --lake /srv/lake"
+    remedies = (("", "give the file a line for each allocation"),)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("files", nargs="+", metavar="FILE", help="CSV with a header line, plain or gzipped")

@@ -32,6 +32,7 @@ from analytics.allocations.model import ROW_SCHEMA, KnownHosts, ReadAllocations,
 from analytics.frames import empty, typed
 from analytics.importers.kinds import with_progress
 from analytics.importers.model import FileReport, Tally
+from analytics.importers.records import fault_of
 from analytics.importers.source import InputLimits, open_source
 from analytics.names import single_names
 from fallow.clock import MINUTE_MS, SECOND_MS
@@ -336,6 +337,13 @@ class Kubernetes:
     name = "kubernetes"
     summary = "pods with GPUs and Workloads of Kueue, as kubectl get ... -o json prints them"
     example = "fallow allocations import kubernetes cluster.json --lake /srv/lake"
+    remedies = (
+        ("which the export lacks", f"export the claims as well: {EXPORT.replace(' -A', ',resourceclaims -A')}"),
+        ("a share of a GPU", "run the agent on the nodes: it reads from the kubelet which pods share a GPU"),
+        ("which this import does not count", "import these GPUs from a table: fallow allocations import csv --help"),
+        ("ended", "import every hour, so that the lake knows pods while they run"),
+        ("", f"export every namespace: {EXPORT}"),
+    )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
@@ -349,6 +357,8 @@ class Kubernetes:
         """Return the allocations of all files, read together. Raises InputError."""
         limits = InputLimits.of(around.settings)
         exports = [read_export(path, limits) for path in with_progress(args.files, "reading")]
+        if not any(export.objects or export.others for export in exports):
+            raise InputError(f"{', '.join(args.files)} lists no object", self.remedies[-1][1])
         known = KnownObjects.of(each for export in exports for each in export.objects)
         found = [
             rows_of([each for each in export.objects if known.is_newest(each)], export.as_of_ms, known, around.hosts)
@@ -356,8 +366,6 @@ class Kubernetes:
         ]
         reports = tuple(_file_report(export, rows) for export, rows in zip(exports, found, strict=True))
         allocations, requests = ClusterRows.frames(found)
-        if allocations.is_empty() and requests.is_empty():
-            raise _nothing_error(reports)
         as_of_ms = max((each.as_of_ms for each in exports if each.as_of_ms is not None), default=None)
         return ReadAllocations(allocations, requests, reports, "UTC (as written)", as_of_ms)
 
@@ -377,26 +385,6 @@ def read_export(path: str, limits: InputLimits) -> ClusterExport:
     return ClusterExport(path, objects, kinds.total() - len(objects))
 
 
-_REMEDIES = (
-    ("which the export lacks", f"export the claims as well: {EXPORT.replace(' -A', ',resourceclaims -A')}"),
-    ("a share of a GPU", "run the agent on the nodes: it reads from the kubelet which pods share a GPU"),
-    ("which this import does not count", "import these GPUs from a table: fallow allocations import csv --help"),
-    ("ended", "import every hour, so that the lake knows pods while they run"),
-)
-"""Parts of reasons, and what to do about them."""
-
-
-def _nothing_error(reports: Sequence[FileReport]) -> InputError:
-    """Return the error for an import without any row; it names every reason."""
-    reasons = Counter[str]()
-    for report in reports:
-        reasons.update({each.reason: each.count for each in report.dropped})
-    listed = "; ".join(f"{number:,} left out: {reason}" for reason, number in reasons.most_common())
-    hint = next((remedy for part, remedy in _REMEDIES if part in listed), f"export every namespace: {EXPORT}")
-    paths = ", ".join(report.path for report in reports)
-    return InputError(f"no GPU allocation or request to import from {paths} ({listed or 'it lists no object'})", hint)
-
-
 def _read_object(path: str, kind: str, each: Object) -> ClusterObject:
     try:
         return _READERS[kind](each)
@@ -404,7 +392,7 @@ def _read_object(path: str, kind: str, each: Object) -> ClusterObject:
         meta = each.get("metadata")
         name = f" {meta.get('namespace')}/{meta.get('name')}" if isinstance(meta, dict) else ""
         raise InputError(
-            f"{path}: the {kind}{name} does not have the form that Kubernetes writes ({error!r})",
+            f"{path}: the {kind}{name} does not have the form that Kubernetes writes: {fault_of(error)}",
             f"export it again with: {EXPORT}",
         ) from error
 

@@ -22,7 +22,7 @@ from analytics.allocations.kubernetes_demand import (
     groups_of,
     uuids_of,
 )
-from analytics.importers.records import listed_items
+from analytics.importers.records import BETWEEN, document_at, end_of, fault_of, listed_items
 from analytics.importers.source import InputLimits
 from fallow.clock import SECOND_MS, to_ms
 from fallow.errors import InputError
@@ -34,16 +34,55 @@ Object = dict[str, Any]
 
 
 def read_objects(path: str, text: bytes, limits: InputLimits) -> Iterator[Object]:
-    """Return the objects, each with its `kind`, in the API's camelCase. Raises InputError for text that is not JSON of Kubernetes."""
+    """Return the objects, each with its `kind`, in the API's camelCase.
+
+    The text is a list, an array, an object, or several of them one after another, such as a line each; an event of a watch stands
+    for its object. Raises InputError for text that is not JSON of Kubernetes.
+    """
+    at = 0
+    while (at := end_of(BETWEEN, text, at)) < len(text):
+        try:
+            found = document_at(path, text, at, limits)
+        except InputError:
+            found = None
+        if found is None:  # a list may be longer than a document may be
+            yield from _items_of_long_list(path, text[at:], limits)
+            return
+        value, at = found
+        yield from _objects_in(path, value)
+
+
+def _objects_in(path: str, value: Any) -> Iterator[Object]:
+    if not isinstance(value, dict):
+        raise _list_error(path, f"it has a value that is no object: {str(value)[:40]}")
+    if isinstance(value.get("object"), dict):
+        value = value["object"]
+    kind = str(value.get("kind"))
+    if kind == "Status":
+        raise InputError(
+            f"{path} has no objects, but what the API server answered: {str(value.get('message'))[:200]}",
+            "export with an account that may list them",
+        )
+    if "items" in value and not kind.endswith("List"):
+        raise _list_error(path, f"its kind is {kind[:40]}")
+    if "items" not in value and "metadata" not in value:
+        raise _list_error(path, f"it has a value without items and without metadata: {str(value)[:40]}")
+    for each in value["items"] or () if "items" in value else [value]:
+        yield _named(each, kind.removesuffix("List") if "items" in value else kind)
+
+
+def _items_of_long_list(path: str, text: bytes, limits: InputLimits) -> Iterator[Object]:
+    """Yield the items of one list, which is never in memory as a whole."""
+    if not text.startswith(b"{"):
+        first = text.partition(b"\n")[0].decode(errors="replace").strip()
+        is_yaml = re.match(r"---|(apiVersion|items|kind|metadata):", first) is not None
+        raise _list_error(path, "it is YAML" if is_yaml else f"it begins with '{first[:60]}'")
     found = _LIST_KIND.search(text)
     listed = found[1].decode() if found else ""
     try:
-        around, _ = yield from listed_items(path, text, ("items", "object"), limits, lambda each: _named(each, listed))
-        kind = str(around["kind"])
+        yield from listed_items(path, text, ("items", "object"), limits, lambda each: _named(each, listed))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise _list_error(path, error) from error
-    if not kind.endswith("List"):
-        raise _list_error(path, f"its kind is {kind[:40]}")
+        raise _list_error(path, fault_of(error)) from error
 
 
 _LIST_KIND = re.compile(rb'"kind"\s*:\s*"(\w*)List"')
@@ -67,8 +106,8 @@ def _camel_case(value: Any) -> Any:
     return {key: each if key in _MAPS and isinstance(each, dict) else _camel_case(each) for key, each in fields.items()}
 
 
-def _list_error(path: str, why: object) -> InputError:
-    return InputError(f"{path} is not the JSON of a list of Kubernetes objects ({why})", f"export it with: {EXPORT}")
+def _list_error(path: str, why: str) -> InputError:
+    return InputError(f"{path} is not JSON of Kubernetes objects: {why}", f"export it with: {EXPORT}")
 
 
 _PROJECTS = ("project", "app.kubernetes.io/part-of")
@@ -220,15 +259,15 @@ def _ends(spec: Object, status: Object, conditions: Mapping[str, _Condition], st
 
 
 def _finishes(status: Object) -> list[int]:
-    """Return when containers of any kind ended, in their present state."""
+    """Return when containers of any kind last ended; one that waits to start again has its end in its last state."""
     kinds = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
-    ends = (_finish_ms(each) for kind in kinds for each in status.get(kind) or ())
-    return [end for end in ends if end]
+    found = [each for kind in kinds for each in status.get(kind) or ()]
+    return [end for each in found for state in ("state", "lastState") if (end := _finish_ms(each, state))]
 
 
-def _finish_ms(container: Object) -> int | None:
+def _finish_ms(container: Object, state: str = "state") -> int | None:
     """Return when a container ended; None or 0, the zero time, where that is not known."""
-    return _moment_ms(((container.get("state") or {}).get("terminated") or {}).get("finishedAt"))
+    return _moment_ms(((container.get(state) or {}).get("terminated") or {}).get("finishedAt"))
 
 
 def workload_of(each: Object) -> KueueWorkload:
@@ -325,7 +364,10 @@ def _moment_ms(text: str | None) -> int | None:
     """Return the milliseconds of an RFC 3339 time. Raises ValueError for anything else."""
     if text is None:
         return None
-    moment = datetime.fromisoformat(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"'{text[:40]}' is not a time") from None
     if moment.tzinfo is None:
         raise ValueError(f"{text[:40]} has no time zone")
     return to_ms(moment)

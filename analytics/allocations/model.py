@@ -47,6 +47,11 @@ class Surroundings:
 
 
 class AllocationSource(Kind, Protocol):
+    @property
+    def remedies(self) -> Sequence[tuple[str, str]]:
+        """Return what to do about an import without any row: parts of the reasons, and the remedy; the last is for all others."""
+        ...
+
     def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         """Return the data of the source; write nothing. Raises InputError or UsageError with the remedy."""
         ...

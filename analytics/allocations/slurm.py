@@ -223,6 +223,10 @@ class Slurm:
     name = "slurm"
     summary = "jobs of Slurm accounting: output of sacct --parsable2 or --json, or --live from sacct itself"
     example = "fallow allocations import slurm jobs.txt --time-zone Europe/Paris --lake /srv/lake"
+    remedies = (
+        ("no GPU", "AccountingStorageTRES of slurm.conf must name gres/gpu, and the export AllocTRES and ReqTRES"),
+        ("", f"export the jobs of the days that you want, with --starttime: {EXPORT}"),
+    )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(

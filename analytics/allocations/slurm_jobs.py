@@ -146,10 +146,9 @@ class Clusters:
         """Return what to set where jobs of several clusters have ids with the cluster and none of them is the agents' own."""
         lacking = sorted(self.nodes.keys() - self.of_hosts)
         if self.of_hosts and lacking:
-            return (
-                f"the lake has no host of the cluster {', '.join(lacking)}, only of {', '.join(sorted(self.of_hosts))}: jobs join GPUs "
-                "only where the label of --cluster-label has Slurm's ClusterName",
-            )
+            there = ", ".join(sorted(self.of_hosts))
+            remedy = "jobs join GPUs only where the label of --cluster-label has Slurm's ClusterName"
+            return (f"the lake has no host of the cluster {', '.join(lacking)}, only of {there}: {remedy}",)
         if self.own or len(self.nodes) <= 1 or self.of_hosts:
             return ()
         names = ", ".join(sorted(self.nodes))
@@ -307,6 +306,9 @@ def _with_gpus(path: str, jobs: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     )
     has_whole = pl.col("gpu_count").is_not_null()
     counted = counted.with_columns(gpu_shares=pl.when(~has_whole).then("gpu_shares"))
+    of_gres = pl.any_horizontal(pl.col("AllocGRES", "ReqGRES").str.contains(r"\bgpu\b"))
+    is_gres = ~has_whole & pl.col("gpu_shares").is_null() & of_gres
+    counted = _without(counted, is_gres, "GPUs in AllocGRES or ReqGRES alone, which this import does not count", tally)
     kept = _without(counted, ~has_whole & pl.col("gpu_shares").is_null(), "no GPU", tally)
     if shared := kept["gpu_shares"].count():
         tally.notes.append(f"{shared} jobs have shares of GPUs (gres/shard, gres/mps): no whole GPU counts as theirs")

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from analytics.importers.records import frame_of, listed_items
+from analytics.importers.records import fault_of, frame_of, listed_items
 from analytics.importers.source import InputLimits
 from fallow.errors import InputError
 
@@ -216,6 +216,8 @@ COLUMNS = (
     "NTasks",
     "AllocTRES",
     "ReqTRES",
+    "AllocGRES",
+    "ReqGRES",
     "TRESUsageInAve",
     "TRESUsageInMax",
     "TRESUsageInTot",
@@ -269,12 +271,16 @@ def json_jobs(
         around, is_empty = yield from listed_items(path, text, ("jobs", "job"), limits, job_of)
         errors = around["errors"] if is_empty and not around["jobs"] and around.get("errors") else ()
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(f"{path} is not the JSON of {name} ({error})", f"export it again with: {command}") from error
+        raise InputError(
+            f"{path} is not the JSON of {name}: {fault_of(error)}", f"export it again with: {command}"
+        ) from error
     for each in errors:
         raise InputError(f"{path}: {name} reported an error: {str(each)[:200]}", "export it again")
 
 
 def _json_job(job: dict[str, Any]) -> _Job:
+    if "job_state" in job:
+        raise ValueError("it is that of squeue or scontrol, which --scontrol reads beside an export of sacct")
     times = job["time"]
     state = job["state"]["current"]
     return {
@@ -351,34 +357,42 @@ def _json_tres(entries: list[dict[str, Any]] | None) -> str:
 def _line_jobs(path: str, text: bytes) -> Iterator[_Job]:
     lines = ((number, raw.decode(errors="replace")) for number, raw in enumerate(io.BytesIO(text), 1))
     head = next((written.rstrip("\r\n") for _, written in lines if written.strip()), "")
-    closing = "|" if head.endswith("|") else ""  # --parsable ends each line with a separator
-    names = _header(path, head.removesuffix(closing))
+    separator = max("|;\t", key=head.count)  # of --delimiter, or of a spreadsheet
+    closing = separator if head.endswith(separator) else ""  # --parsable ends each line with a separator
+    names = _header(path, head.removesuffix(closing), separator)
     places = {name: names.index(name) for name in COLUMNS if name in names}
     any_job = False
     for number, written in lines:
         line = written.rstrip("\r\n")
         if not line.strip() or line == head:
             continue
-        if any_job and names[-1] == "JobName" and _continues_name(line, cut_off=not written.endswith("\n")):
+        if any_job and names[-1] == "JobName" and _continues_name(line, separator, cut_off=not written.endswith("\n")):
             continue
-        fields = _fields(line.removesuffix(closing), names)
+        fields = _fields(line.removesuffix(closing), names, separator)
         if len(fields) != len(names):
             raise InputError(
                 f"{path}, line {number}: {len(fields)} fields where the header names {len(names)}",
                 f"export it again with: {EXPORT}",
             )
         any_job = True
-        job: _Job = {name: fields[place] for name, place in places.items()}
+        job: _Job = {name: fields[place].strip() or None for name, place in places.items()}
         yield job | {"line": f"line {number}"}
 
 
-def _header(path: str, line: str) -> list[str]:
+def _header(path: str, line: str, separator: str) -> list[str]:
     known = {name.lower(): name for name in COLUMNS}
-    written = [name.strip() for name in line.split("|")]
+    written = [name.strip() for name in line.split(separator)]
     names = [known.get(name.lower(), name) for name in written]
-    if "|" not in line or not {"JobIDRaw", "JobID"} & set(names):
+    if separator not in line or not {"JobIDRaw", "JobID"} & set(names):
+        by_commas = "jobid" in line.lower() and "," in line
+        why = (
+            "its fields are separated by commas, which fields of sacct contain"
+            if by_commas
+            else f"it begins with '{line.strip()[:60]}'"
+        )
         raise InputError(
-            f"{path} begins neither with the header line of sacct --parsable2 nor as JSON", f"export it with: {EXPORT}"
+            f"{path} begins neither with the header line of sacct --parsable2 nor as JSON: {why}",
+            f"export it with: {EXPORT}",
         )
     missing = [name for name in ("Start", "End", "NodeList") if name not in names]
     if not {"AllocTRES", "ReqTRES"} & set(names):
@@ -390,19 +404,19 @@ def _header(path: str, line: str) -> list[str]:
     return names
 
 
-def _continues_name(line: str, *, cut_off: bool) -> bool:
+def _continues_name(line: str, separator: str, *, cut_off: bool) -> bool:
     """Return whether a line continues the job name before it, which may hold line ends where it comes last.
 
     The last line of a truncated file may be the start of a job instead.
     """
-    return "|" not in line and not (cut_off and _JOB_ID.fullmatch(line))
+    return separator not in line and not (cut_off and _JOB_ID.fullmatch(line))
 
 
-def _fields(line: str, names: Sequence[str]) -> list[str]:
+def _fields(line: str, names: Sequence[str], separator: str) -> list[str]:
     """Return the line's fields; separators inside a job's name stay in the name."""
-    fields = line.split("|")
+    fields = line.split(separator)
     surplus = len(fields) - len(names)
     if surplus > 0 and "JobName" in names:
         at = names.index("JobName")
-        return [*fields[:at], "|".join(fields[at : at + surplus + 1]), *fields[at + surplus + 1 :]]
+        return [*fields[:at], separator.join(fields[at : at + surplus + 1]), *fields[at + surplus + 1 :]]
     return fields

@@ -33,6 +33,7 @@ _KINDS = ("JobId=", "NodeName=", "ReservationName=")
 _NONE = re.compile(r"No (jobs|nodes|reservations) in the system\s*")
 
 _REASON = re.compile(r"^ +JobState=\S+ Reason=(?!None )(\S+) ", re.MULTILINE)
+_ONE_LINE = re.compile(r"(JobId|NodeName|ReservationName)=.* (JobState|State|Nodes)=")
 _NODE = re.compile(r"^NodeName=(\S+) ")
 _GRES = re.compile(r"^ +Gres=(?:\S+,)?gpu\b", re.MULTILINE)
 _STATE = re.compile(r"^ +State=(\S+) ", re.MULTILINE)
@@ -79,6 +80,8 @@ def state_of(text: str) -> SlurmState:
     """Return what scontrol or sinfo printed. Raises ValueError for a malformed list of hosts or GPUs."""
     if "NODELIST" in text.partition("\n")[0]:
         return SlurmState(withheld=tuple(_stopped_nodes(text)))
+    if _ONE_LINE.match(text):
+        raise ValueError("each of its entries is one line: save it without --oneliner")
     blocks = re.split(r"\n(?=(?:JobId|NodeName|ReservationName)=)", text)
     withheld = [each for block in blocks for each in (*_drained_node(block), *_reservation_nodes(block))]
     named = ((block.partition(" ")[0].removeprefix("JobId="), _REASON.search(block)) for block in blocks)
@@ -139,6 +142,11 @@ def read_snapshot(path: str, limits: InputLimits) -> SlurmState:
         raise InputError(f"{path} is {'cut off' if source.cut_off else 'no text'}", f"save it again with: {SNAPSHOT}")
     if source.text.lstrip().startswith(b"{"):
         program = ("scontrol", "scontrol show job --json")
+        if b'"jobs"' not in source.text:
+            raise InputError(
+                f"{path} is JSON without jobs",
+                f"save nodes, reservations and states as text: scontrol show node, scontrol show reservation, {_SINFO_LINE}",
+            )
         jobs = list(json_jobs(path, source.text, limits, program, lambda job: (_json_gpus(job), _json_reason(job))))
         reasons = {job: reason for _, waits in jobs for job, reason in waits}
         return SlurmState([each for gpus, _ in jobs for each in gpus], reasons)
@@ -162,9 +170,11 @@ def _json_gpus(job: dict[str, Any]) -> list[JobGpus]:
     details = job.get("gres_detail") or []
     nodes = expand(job["nodes"]) if details and job.get("nodes") else ()
     start = json_number(job.get("start_time")) or ""
+    if nodes and len(nodes) != len(details):
+        raise ValueError(f"job {job['job_id']} has {len(nodes)} nodes and {len(details)} entries of gres_detail")
     return [
         JobGpus(str(job["job_id"]), node, positions, start)
-        for node, gres in zip(nodes, details, strict=True)
+        for node, gres in zip(nodes, details, strict=False)
         if (positions := gres_positions(gres))
     ]
 

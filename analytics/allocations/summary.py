@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 
 import polars as pl
@@ -12,6 +13,7 @@ from analytics.importers.command import published_line
 from analytics.importers.model import FileReport
 from analytics.importers.publish import Published
 from fallow.clock import format_ms
+from fallow.errors import InputError
 
 
 def as_json(read: ReadAllocations, published: Sequence[Published] | None, lake: str) -> dict[str, object]:
@@ -54,6 +56,17 @@ def as_text(read: ReadAllocations, published: Sequence[Published] | None, lake: 
     if published is None:
         lines.append("  nothing is published")
     return "\n".join(lines)
+
+
+def nothing_error(read: ReadAllocations, remedies: Sequence[tuple[str, str]]) -> InputError:
+    """Return the error for an import without any row; it names every reason."""
+    reasons = Counter[str]()
+    for report in read.files:
+        reasons.update({each.reason: each.count for each in report.dropped})
+    listed = "; ".join(f"{number:,} left out: {reason}" for reason, number in reasons.most_common())
+    hint = next(remedy for part, remedy in remedies if part in listed)
+    paths = ", ".join(report.path for report in read.files)
+    return InputError(f"no GPU allocation or request to import from {paths} ({listed})", hint)
 
 
 def _file_lines(report: FileReport) -> list[str]:

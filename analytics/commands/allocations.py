@@ -67,6 +67,9 @@ def _import(args: argparse.Namespace) -> int:
     say_left_out(lake)
     pseudonyms = pseudonyms_of(args, settings)
     found = args.source.read(args, Surroundings(hosts, settings))
+    is_empty = found.rows.is_empty() and found.requests.is_empty() and found.withheld.is_empty()
+    if is_empty and args.files and any(file.lines_read for file in found.files):  # a table without lines says so itself
+        raise summary.nothing_error(found, args.source.remedies)
     if pseudonyms is not None:
         rows, requests = (
             frame.with_columns(replaced(pl.col("user"), frame["user"], pseudonyms))

@@ -131,9 +131,20 @@ def parse_lines(source: ImportSource, fields: Sequence[str] | None, tally: Tally
     reader = _Reader(separator.join(fields or ()), separator.join(fields or ()), separator)
     parts = [part for chunk in _chunks(text) for part in _parse_chunk(chunk, reader, tally)]
     if fields is None and not reader.block:
+        first = next(
+            (
+                line.strip()
+                for line in (source.text or b"")[:_HEAD_BYTES].decode(errors="ignore").split("\n")
+                if line.strip()
+            ),
+            "",
+        )
+        is_table = re.match(r"\d.*[,;\t]", first) is not None
         raise UsageError(
-            f"{source.path} has no header line of nvidia-smi --query-gpu",
-            "if it was written with noheader, name its columns: --fields timestamp,index,utilization.gpu,...",
+            f"{source.path} has no header line of nvidia-smi --query-gpu: it begins with '{first[:60]}'",
+            "if it was written with noheader, name its columns: --fields timestamp,index,utilization.gpu,..."
+            if is_table
+            else f"record it with: {RECORD}",
         )
     if not reader.timed and _NO_TIMESTAMP in tally.dropped:
         names = ", ".join(name for name, _ in Header.of(reader.header, separator).fields[:8])

@@ -119,7 +119,7 @@ def read_documents(path: str, text: bytes, limits: InputLimits) -> Iterator[Any]
     file with more damage than documents.
     """
     damaged, at = 0, 0
-    while (at := _end_of(_BETWEEN, text, at)) < len(text):
+    while (at := end_of(BETWEEN, text, at)) < len(text):
         found = document_at(path, text, at, limits)
         if found is None:
             damaged += 1
@@ -164,11 +164,11 @@ _PIECE = 1 << 14
 _LONGEST_TOKEN = 32
 _MOST_DAMAGED = 10_000
 _COMMA = re.compile(rb"\s*,?\s*")
-_BETWEEN = re.compile(rb"[\s,\[\]]*")
+BETWEEN = re.compile(rb"[\s,\[\]]*")
 """Separators between documents: lists of documents are not read as one value, but one by one."""
 
 
-def _end_of(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
+def end_of(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
     """Return the end of the pattern's match there; the place itself where nothing matches."""
     found = pattern.match(text, at)
     return at if found is None else found.end()
@@ -196,10 +196,20 @@ def listed_items(
         if (found := document_at(path, text, at, limits)) is None:
             raise ValueError(f"the {what} that begins at byte {at:,} is truncated or damaged")
         yield item_of(found[0])
-        at = _end_of(_COMMA, text, found[1])
+        at = end_of(_COMMA, text, found[1])
     if start + len(text) - at > limits.max_record_bytes:
         raise limits.too_long(path)
     return json.loads(text[:start] + text[at:]), at == start
+
+
+def fault_of(error: Exception) -> str:
+    """Return what is wrong with a JSON document, by the error of its reader, without Python's own words."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"it is no JSON from byte {error.pos:,} on"
+    if isinstance(error, KeyError):
+        return f"it lacks the field {error.args[0]!r}"
+    own = type(error) is ValueError and "argument" not in str(error) and "literal" not in str(error)
+    return str(error) if own else "a field has another type"
 
 
 def number(value: object) -> float | None:

@@ -215,8 +215,9 @@ def _kind(path: str, data: bytes, limits: InputLimits, *, cut_off: bool) -> Impo
 
 def _text(path: str, data: bytes, limits: InputLimits, *, cut_off: bool) -> ImportSource:
     notes = ["the gzip stream ends early: read up to there"] if cut_off else []
-    if data.startswith(_UTF16):
-        data = _as_utf8(data, "utf-16", "replace")
+    unmarked = next((name for name, pattern in _UNMARKED_UTF16.items() if pattern.match(data)), "")
+    if data.startswith(_UTF16) or unmarked:
+        data = _as_utf8(data, unmarked or "utf-16", "replace")
         notes.append("read as UTF-16")
     data = data.removeprefix(_BOM)
     if data.endswith(b"\x00"):
@@ -240,6 +241,8 @@ def _text(path: str, data: bytes, limits: InputLimits, *, cut_off: bool) -> Impo
     return ImportSource(path, data, None, cut_off, tuple(notes))
 
 
+_UNMARKED_UTF16 = {"utf-16-le": re.compile(rb"(?:[^\x00]\x00){16}"), "utf-16-be": re.compile(rb"(?:\x00[^\x00]){16}")}
+"""UTF-16 of ASCII characters, without the mark at its start."""
 _SOMETHING = re.compile(rb"[^\x00 \r\n\t]")
 _DOCUMENT = re.compile(rb"[ \t\r\n]*[{\[<]")
 """First characters of JSON and XML, which may be one line or many; their readers bound each document."""
@@ -291,6 +294,10 @@ _SEPARATOR_LINE = re.compile(rb'"?sep=.\r?\n|"sep=."\r?\n')
 def _read_csv(
     source: ImportSource, names: Sequence[str], is_wanted: Callable[[str], bool]
 ) -> tuple[pl.DataFrame, ImportSource]:
+    if _DOCUMENT.match(source.text or b""):
+        raise InputError(
+            f"{source.path} is JSON or XML, not a table", "save it as CSV with a header line, or as Parquet"
+        )
     text = _SEPARATOR_LINE.sub(b"", (source.text or b"").lstrip(b"\r\n\t "), count=1)
     head = text.split(b"\n", 1)[0].decode()
     separator = max(_SEPARATORS, key=lambda each: sum(name in _header_fields(head, each) for name in names))

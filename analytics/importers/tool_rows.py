@@ -10,7 +10,7 @@ from analytics.importers.model import PROCESSES, Tally
 from analytics.importers.processes import KINDS, LISTS, NO_PROCESS, command_names, one_process_lists
 from analytics.importers.records import frame_of
 from analytics.importers.times import split_times
-from analytics.importers.values import clean, find_unit, units_of, with_decimal_points
+from analytics.importers.values import absent_to_null, clean, find_unit, units_of, with_decimal_points
 from analytics.mapping.mapping_file import lake_column
 from analytics.mapping.model import Exporter, MappedMetric
 
@@ -24,9 +24,8 @@ TEXTS = ("uuid", "index", "pci_bus_id", "model", "driver_version")
 
 _NAMES_A_GPU = ("uuid", "index", "pci_bus_id")
 _MASK = "throttle_reasons"
-_HEALTH = (("lost", r"(?i)\[?gpu is lost"), ("reset_required", r"(?i)\[?gpu requires reset"))
+_HEALTH = (("lost", r"(?i)\[?gpu is lost"), ("reset_required", r"(?i)^\[?(?:gpu )?requires reset"))
 _NUMBER = r"^([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-z%]*)$"
-_ABSENT = r"(?i)^(?:\[.*\]|n/a|err!|not supported|unknown error)$"
 
 
 def texts_of(tool: Exporter) -> Mapping[str, tuple[str, ...]]:
@@ -179,12 +178,3 @@ def _mask(values: pl.Series, tally: Tally) -> pl.Series:
     number = text.str.extract(r"^0[xX]([0-9a-fA-F]{1,16})$", 1).str.to_integer(base=16, strict=False)
     tally.null(_MASK, "not a number", int((text.is_not_null() & number.is_null()).sum()))
     return number.cast(pl.Int64).alias(_MASK)
-
-
-def absent_to_null(values: pl.Series, column: str, tally: Tally) -> pl.Series:
-    """Return the values with `[N/A]`, `[Not Supported]`, `ERR!` and the like as null, counted by their text."""
-    text = values.str.strip_chars()
-    absent = (text.str.contains(_ABSENT) | (text == "")).fill_null(value=False)
-    for reason, count in text.filter(absent).rename("text").value_counts().iter_rows():
-        tally.null(column, reason or "empty", count)
-    return text.set(absent, None)

@@ -39,6 +39,18 @@ def conform(frame: pl.DataFrame, table: LakeTable) -> pl.DataFrame:
     return shaped(frame, polars_schema(table))
 
 
+_ABSENT = r"(?i)^(?:\[.*\]|n/?a|err!|none|null|-+|unknown|unknown error|not (?:supported|available|found)|no data|(?:gpu )?requires reset)$"
+
+
+def absent_to_null(values: pl.Series, column: str, tally: Tally) -> pl.Series:
+    """Return the values with `[N/A]`, `[Not Supported]`, `ERR!` and the like as null, counted by their text."""
+    text = values.str.strip_chars()
+    absent = (text.str.contains(_ABSENT) | (text == "")).fill_null(value=False)
+    for reason, count in text.filter(absent).rename("text").value_counts().iter_rows():
+        tally.null(column, reason or "empty", count)
+    return text.set(absent, None)
+
+
 def clean(values: pl.Series, column: LakeColumn, tally: Tally) -> pl.Series:
     """Return the values in the column's type; NaN, text, and impossible values of the quantity become null and are counted.
 
@@ -48,8 +60,8 @@ def clean(values: pl.Series, column: LakeColumn, tally: Tally) -> pl.Series:
     if column.type is Type.STRING:
         return _clean_words(values, column, tally)
     if values.dtype == pl.String:
-        values = with_decimal_points(values.str.strip_chars(), column.name)
-        values = values.set(values == "", None)
+        text = values.str.strip_chars()
+        values = with_decimal_points(absent_to_null(text.set(text == "", None), column.name, tally), column.name)
     numbers = values.cast(pl.Float64, strict=False)
     _count(tally, column, "not a number", values.is_not_null() & numbers.is_null())
     wrong = {"NaN": numbers.is_nan(), "infinite": numbers.is_infinite()}

@@ -165,9 +165,13 @@ def test_an_object_in_two_files_counts_as_it_is_in_the_newer(bring: Allocations,
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{}", "is not the JSON of a list of Kubernetes objects"),
-        (kubectl(pod("a", 0))[:-90], "is not the JSON of a list of Kubernetes objects"),
+        ("{}", "is not JSON of Kubernetes objects"),
+        (kubectl(pod("a", 0))[:-90], "is not JSON of Kubernetes objects"),
         ('{"kind": "Pod", "items": []}', "its kind is Pod"),
+        ('{"kind": "List", "items": []}', "lists no object; export every namespace"),
+        ("apiVersion: v1\nkind: List\n", "it is YAML; export it with"),
+        ("NAMESPACE   NAME\nv   a\n", "it begins with 'NAMESPACE   NAME'"),
+        ('{"kind": "Status", "message": "pods is forbidden"}', "what the API server answered: pods is forbidden"),
         (kubectl(pod("a", 0, spec={"containers": 3})), "the Pod nlp/a does not have the form that Kubernetes writes"),
         (
             kubectl(pod("a", 0)).replace("2026-11-20T00:00:00Z", "yesterday"),

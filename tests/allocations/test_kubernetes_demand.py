@@ -63,10 +63,11 @@ DEADLINE = {"spec": {"activeDeadlineSeconds": NOON - START}, "reason": "Deadline
         (failed(NEVER_READY, containerStatuses=[WAITS], **DEADLINE), NOON),
         (failed(containerStatuses=[ended(NOON + 30)], **DEADLINE), NOON + 30),
         (failed(condition("Ready", NOON, "False"), initContainerStatuses=[ended(30)]), NOON),
+        (failed(NEVER_READY, containerStatuses=[WAITS | {"lastState": ended(NOON)["state"]}], reason="Evicted"), NOON),
         (failed(condition("Ready", NOON, "False", "PodFailed"), containerStatuses=[ended(NOON - 2)]), NOON - 2),
     ],
     ids=["in init", "in a sidecar", "in a debugger", "the last container", "evicted while pulling", "evicted, then stopped",
-         "unready before it was evicted", "deadline while pulling", "stopped after its deadline", "no container is known",
+         "unready before it was evicted", "deadline while pulling", "stopped after its deadline", "no container is known", "waiting to restart",
          "a container is better than Ready"],
 )  # fmt: skip
 def test_a_pod_ends_with_the_last_thing_that_is_known_of_it(
@@ -366,6 +367,11 @@ LABELLED = pod("a", 0, 30, spec={"nodeSelector": {"agentpool": "p_1"}}, labels={
         json.dumps({"api_version": "v1", "items": [snake(LABELLED) | {"kind": None}], "kind": "PodList"}),
         json.dumps({"items": [snake(LABELLED)], "kind": "List"}).replace("T00:00:00Z", " 00:00:00+00:00"),
         kubectl(LABELLED).replace("2026-11-20T00:00:30Z", "2026-11-20T00:00:30.000000Z"),
+        json.dumps(LABELLED),
+        json.dumps([LABELLED]),
+        "\n".join(json.dumps(each) for each in (LABELLED, pod("cpu", 0, 30, gpus=0))),
+        listed("PodList", LABELLED) + "\n" + listed("NodeList"),
+        "\n".join(json.dumps({"type": "ADDED", "object": each}) for each in (LABELLED, pod("cpu", 0, 30, gpus=0))),
     ],
     ids=[
         "typed",
@@ -373,6 +379,11 @@ LABELLED = pod("a", 0, 30, spec={"nodeSelector": {"agentpool": "p_1"}}, labels={
         "snake_case",
         "snake_case as str() writes times",
         "times of microseconds",
+        "one object",
+        "an array",
+        "an object on each line",
+        "lists one after another",
+        "events of a watch",
     ],
 )
 def test_every_form_of_a_list_is_read(allocations: Allocations, file: File, lake: Lake, text: str) -> None:

@@ -527,6 +527,8 @@ def test_hosts_without_an_inventory_and_jobs_without_indices_are_said(
         ),
         (SAVED.replace("IDX:0-1", "IDX:0-99999999"), "'0-99999999' is not a range of numbers"),
         (as_json(nested=True)[:-40], "is not the JSON of scontrol"),
+        ('{"nodes": []}', "is JSON without jobs; save nodes, reservations and states as text"),
+        ("JobId=7 JobName=run JobState=RUNNING Reason=None Nodes=n1 GRES=gpu:1(IDX:0)\n", "save it without --oneliner"),
         (as_json(nested=True).replace('"gn[1-2]"', '"gn1"'), "is not the JSON of scontrol"),
     ],
 )

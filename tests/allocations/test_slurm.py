@@ -157,9 +157,10 @@ def test_what_waits_is_a_request_until_it_begins(write_text: Allocations, lake: 
 
 
 def test_what_is_over_without_an_end_is_no_request(write_text: Allocations) -> None:
-    done = write_text(queued("2|2|0|CANCELLED|None|None|Unknown|4", f"3|3|0|CANCELLED|None|None|{S - 60}|4"))
+    over = ("2|2|0|CANCELLED|None|None|Unknown|4", f"3|3|0|CANCELLED|None|None|{S - 60}|4")
     unknown, before = "ended before it started, at an unknown time", "ended before it was submitted"
-    assert done.dropped == {unknown: 1, before: 1}
+    assert write_text(queued(*over, "4|4|0|PENDING|None|None|Unknown|4")).dropped == {unknown: 1, before: 1}
+    assert f"1 left out: {unknown}; 1 left out: {before}" in write_text(queued(*over)).err
 
 
 @pytest.mark.parametrize("task", ["0x3E", "1-5%2"])
@@ -177,7 +178,7 @@ def test_an_array_in_json_counts_its_tasks(write_text: Allocations, lake: Lake, 
     ("text", "said"),
     [
         ('{"jobs": [', "is not the JSON of sacct"),
-        ('{"jobs": [{"job_id": 1}]}', "is not the JSON of sacct ('time')"),
+        ('{"jobs": [{"job_id": 1}]}', "is not the JSON of sacct: it lacks the field 'time'"),
         ('{"jobs": [], "errors": ["no connection to slurmdbd"]}', "sacct reported an error: no connection to slurmdbd"),
         (as_json(nested=True).replace('"vm"', '"vm[1-"'), "job 1: 'vm[1-' is not a list of hosts"),
     ],
@@ -203,7 +204,7 @@ def test_json_that_cannot_be_used_is_named(write_text: Allocations, text: str, s
     ],
 )
 def test_each_kind_of_line(write_text: Allocations, lake: Lake, job: str, kept: dict[str, int | None]) -> None:
-    assert write_text(sacct(job)).code == 0
+    assert write_text(sacct(job)).code == (0 if kept else 1)
     assert {row["host"]: row.get("host_gpu_count") for row in (stored(lake) if kept else ())} == kept
     assert not kept or {row["time"] for row in stored(lake)} == {1_000_000_000_000}
     assert bool(lake.all_files("allocation")) == bool(kept)
@@ -400,8 +401,36 @@ def test_nodes_are_the_lakes_hosts(
 
 
 def test_a_cluster_that_does_not_account_for_gpus_is_told_how(allocations: Allocations, file: File) -> None:
-    done = allocations("import", "slurm", file(sacct("7|1000000000|Unknown|n1|cpu=4")), as_json=False)
-    assert (done.code, "AccountingStorageTRES" in done.out) == (0, True)
+    done = allocations("import", "slurm", file(sacct("7|1000000000|Unknown|n1|cpu=4")))
+    assert (done.code, "AccountingStorageTRES" in done.err) == (1, True)
+
+
+GRES = "JobIDRaw|Start|End|NodeList|AllocTRES|AllocGRES\n7|1000000000|1000000060|n1|cpu=4|gpu:2\n"
+PLAIN = sacct("7|1000000000|1000000060|n1|gres/gpu=2")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (GRES, "1 left out: GPUs in AllocGRES or ReqGRES alone, which this import does not count"),
+        (PLAIN.replace("|", ","), "its fields are separated by commas, which fields of sacct contain"),
+        ("sacct: error: Connection refused\n", "it begins with 'sacct: error: Connection refused'"),
+        (
+            '{"jobs": [{"job_id": 7, "job_state": "RUNNING"}]}',
+            "it is that of squeue or scontrol, which --scontrol reads",
+        ),
+    ],
+)
+def test_the_true_reason_is_said(write_text: Allocations, text: str, said: str) -> None:
+    done = write_text(text)
+    assert (done.code, said in done.err) == (1, True), done.err
+
+
+@pytest.mark.parametrize("text", [PLAIN.replace("|", ";"), PLAIN.replace("|", "\t"),
+                                  PLAIN.replace("Raw|", "Raw|JobID|").replace("7|", "|7|")])  # fmt: skip
+def test_other_separators_are_read_and_an_empty_id_is_none(write_text: Allocations, lake: Lake, text: str) -> None:
+    assert write_text(text).code == 0
+    assert [(row["allocation_id"], row["gpu_count"]) for row in stored(lake)] == [("7", 2)]
 
 
 READ = {
