@@ -127,6 +127,9 @@ class Exporter:
     only: _Only = ()
     """What all series of the exporter have, such as the vendor of the card."""
 
+    refused: str = ""
+    """Why no metric of the exporter can be read, as a sentence that continues its title; empty for all others."""
+
     cluster: str = ""
     """The label that distinguishes hosts of one name; empty: names of hosts are unique."""
 

@@ -50,6 +50,9 @@ class FoundNames:
     titles: tuple[str, ...]
     """Titles of the exporters of GPUs, and of hosts; inference servers are one."""
 
+    refused: tuple[str, ...] = ()
+    """Sentences about exporters that cannot be read."""
+
     @property
     def every(self) -> frozenset[str]:
         return self.of_gpus | self.of_hosts
@@ -83,8 +86,17 @@ class Discovery:
         of_sites = {next((metric.metric for metric in each.metrics if metric.metric in there), "") for each in others}
         of_servers = there & SERVER_NAMES
         titles += ["inference servers"] if of_servers else []
+        refused = [
+            f"{each.title} {each.refused}" for each in self._exporters if each.refused and there & set(each.signed_by)
+        ]
         return FoundNames(
-            there & of_gpus, there & of_hosts - of_gpus, every, of_servers, frozenset(of_sites - {""}), tuple(titles)
+            of_gpus=there & of_gpus,
+            of_hosts=there & of_hosts - of_gpus,
+            telling=every,
+            of_servers=of_servers,
+            of_sites=frozenset(of_sites - {""}),
+            titles=tuple(titles),
+            refused=tuple(refused),
         )
 
     def _own_names(self, exporter: Exporter, there: frozenset[str], since_ms: int, until_ms: int) -> frozenset[str]:

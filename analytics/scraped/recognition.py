@@ -412,6 +412,8 @@ def _exporter_lines(found: FoundExporter, width: int) -> Iterator[str]:
     yield f"{found.exporter.title}: {_extent(found)}{found.series:,} series"
     if found.columns or found.labels:
         yield from _table_lines(found, width)
+    if found.exporter.refused:
+        yield from wrap(f"Not read: it {found.exporter.refused}.", width, "  ", "  ")
     if found.columns and found.exporter.readings:
         yield from wrap(found.exporter.readings, width, "  ", "  ")
     if found.unused:

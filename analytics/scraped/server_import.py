@@ -233,6 +233,10 @@ class ServerImport:
         """Return a line on the discovered metrics. Raises InputError where the server has no metric that fallow knows."""
         wish = self._wish
         names = wish.reader.names(wish.since_ms, wish.until_ms)
+        if not (names.telling or names.of_servers) and names.refused:
+            raise InputError(
+                f"{wish.server.name} has no series that can be read: {'; '.join(names.refused)}", _OWN_READER
+            )
         if not (names.telling or names.of_servers):
             raise InputError(
                 f"{wish.server.name} at {wish.source.address.url} has no series of a known GPU exporter or inference server between "
@@ -279,6 +283,9 @@ class ServerImport:
             journal=wish.source.journal(wish.lake).path,
             is_published=is_published,
         )
+
+
+_OWN_READER = "run fallow's agent on the hosts, or a GPU exporter that docs/prometheus.md lists"
 
 
 def _match_phrase(match: str) -> str:

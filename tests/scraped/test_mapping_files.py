@@ -292,6 +292,17 @@ def test_an_exporter_is_not_recognised_by_a_name_that_others_share(names: str) -
     }
 
 
+def test_an_exporter_whose_series_name_no_gpu_is_refused_for_that_reason() -> None:
+    labels = recorded_labels("gcm", instance="gn1", job="gcm")
+    found = recognised(labels, EXPORTERS)
+    assert (found.gpus, found.not_understood) == (0, ())
+    said = "Not read: it sends one value per host for all of its GPUs, without a label that names the GPU"
+    assert said in " ".join(check_text(found).split())
+    # the names that another page may have are gcm's only on a page of gcm
+    other = recognised([{"__name__": "gpu_util", "instance": "gn2"}], EXPORTERS)
+    assert (other.exporters, other.not_understood) == ((), (("gpu_util", 1),))
+
+
 def test_the_same_for_machines() -> None:
     content = json.loads(check_json(looked_at("nvidia_gpu_prometheus_exporter")))
     (found,) = content["exporters"]

@@ -374,6 +374,12 @@ def test_what_would_be_read_wrongly_is_rejected_and_the_rest_is_taken() -> None:
     assert found.rejected == dict.fromkeys([f"a point of hw.power {each}" for each in of_time] + [*wrong], 1)
 
 
+def test_what_names_no_gpu_is_rejected_for_its_reason() -> None:
+    asked = request(gauge("max_gpu_util", "", point(50.0), point(60.0)), gauge("gpu_util", "", point(50.0)))
+    found = sort_out(asked, WANTED - {"max_gpu_util"}, NOW_MS, {"max_gpu_util": "gcm names no GPU"})
+    assert (found.points, dict(found.rejected)) == (0, {"gcm names no GPU": 2})
+
+
 def test_a_host_has_to_be_named_and_the_sending_pod_is_nobody() -> None:
     power = gauge("hw.power", "W", point(1.0, **GPU))
     for resource in ({"service__instance__id": "5f0c"}, {"service__instance__id": "5f0c", "host__name": ""}):

@@ -109,6 +109,14 @@ TWO_CLUSTERS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("index", ["1", ""])
+def test_gpus_of_two_clusters_are_not_of_one_host_although_their_positions_differ(index: str) -> None:
+    mine, theirs = dcgm(UTIL, [90] * 3, cluster="a"), dcgm(UTIL, [0] * 3, UUID=uuid(7), gpu=index, cluster="b")
+    with pytest.raises(InputError, match=r"host gn01 has GPUs of two clusters at one time .* cluster differs"):
+        rows_of(mine, theirs)
+    assert list(rows_of(mine, dcgm(UTIL, [90] * 3, cluster="b"))) == ["gn01"]  # two servers that see one GPU
+
+
 @pytest.mark.parametrize("label", TWO_CLUSTERS)
 def test_hosts_of_one_name_in_two_clusters_are_refused_by_the_label_that_differs(label: str) -> None:
     with pytest.raises(InputError) as raised:

@@ -121,7 +121,11 @@ def run(args: argparse.Namespace) -> int:
         exporters = load_exporters([Path(each) for each in settings.texts("prometheus.mapping")])
         token_file = settings.text("otlp.token_file")
         token = Token(token_file, "otlp.token_file") if token_file else None
-        intake = Intake(spool, metric_names(exporters) | SERVER_NAMES, settings.integer("otlp.max_body"), clock, token)
+        refused = {
+            name: f"{each.title} {each.refused}" for each in exporters if each.refused for name in each.signed_by
+        }
+        wanted = (metric_names(exporters) | SERVER_NAMES) - refused.keys()
+        intake = Intake(spool, wanted, settings.integer("otlp.max_body"), clock, token, refused=refused)
         merging = DayMerging(
             lake, settings.integer("compaction.grace"), settings.integer("compaction.lateness"), stop.is_set
         )

@@ -119,6 +119,9 @@ class Point:
     is_delta: bool = False
 
 
+NONE_REFUSED: Mapping[str, str] = {}
+
+
 @dataclass
 class Sorted:
     """The useful part of a request: `request` holds nothing else; `points` is their number, `rejected` counts wrong ones by reason."""
@@ -129,12 +132,23 @@ class Sorted:
     rejected: Counter[str] = field(default_factory=Counter)
 
 
-def sort_out(request: ExportMetricsServiceRequest, wanted: Collection[str], now_ms: int) -> Sorted:
-    """Return the useful points: those with a wanted name and usable content. Other names are ignored, wrong points are rejected."""
+def sort_out(
+    request: ExportMetricsServiceRequest,
+    wanted: Collection[str],
+    now_ms: int,
+    refused: Mapping[str, str] = NONE_REFUSED,
+) -> Sorted:
+    """Return the useful points: those with a wanted name and usable content.
+
+    Other names are ignored. Wrong points are rejected, and those of names that are `refused` for the reason there.
+    """
     found = Sorted(request)
     for resource in request.resource_metrics:
         has_host = bool(first_label(_texts(resource.resource.attributes), _HOST))
         for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                if metric.name in refused:
+                    found.rejected[refused[metric.name]] += len(metric.gauge.data_points) or 1
             known = (each for metric in scope.metrics for each in _without_buckets(metric, wanted))
             kept = [metric for metric in known if _has_use(metric, wanted, found, now_ms, has_host=has_host)]
             del scope.metrics[:]

@@ -149,6 +149,8 @@ class Intake:
     clock: Clock
     token: Token | None = None
     tell: Callable[[str], None] = say
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Names whose points are rejected, and why."""
     tally: IntakeTally = field(default_factory=IntakeTally)
     turn: threading.Lock = field(default_factory=threading.Lock)
     """One body is read at a time: as messages it takes up to fifty times its size, and threads would only take turns."""
@@ -157,7 +159,7 @@ class Intake:
         """Keep the useful points and return the answer. Raises RequestError."""
         try:
             with self.turn:
-                found = sort_out(read_request(body, content_type), self.wanted, self.clock.now_ms())
+                found = sort_out(read_request(body, content_type), self.wanted, self.clock.now_ms(), self.refused)
                 kept = found.request.SerializeToString()
                 found.request.Clear()
         except InputError as error:

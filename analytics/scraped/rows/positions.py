@@ -1,4 +1,4 @@
-"""Two GPUs at one position of one host at one moment: two hosts share a name, as where one server scrapes several clusters."""
+"""GPUs of two clusters, or two GPUs at one position, on one host at one moment: two hosts share a name, as where one server scrapes several clusters."""
 
 from __future__ import annotations
 
@@ -19,11 +19,15 @@ _CLUSTERS = (
     "kubernetes_cluster", "kube_cluster", "exported_cluster", "datacenter", "dc", "region", "site", "environment", "env",
 )  # fmt: skip
 """Labels that name a cluster, the usual first: hosts of one name that differ in one of them are two hosts."""
+_OF_TARGETS = (*(name for name in _CLUSTERS if "cluster" in name.lower()), "datacenter", "dc")
+"""Those that no exporter sets for a single GPU by the pod that has it."""
+_Seen = tuple[int, int, int]
+"""First and last time, and a series."""
 
 
 @dataclass(frozen=True)
 class SharedPosition:
-    """Two GPUs at one position; `label` is the one in which their series differ, empty where none does."""
+    """Two GPUs at one position; `label` is the one in which their series differ, empty where none does. Without `index`, of two clusters."""
 
     host: str
     gpus: tuple[str, str]
@@ -43,7 +47,8 @@ class SharedPosition:
             else "no label tells them apart"
         )
         gpus = f" ({' and '.join(self.gpus)})" if self.gpus[0] != self.gpus[1] else ""
-        return f"host {self.host} has two GPUs of index {self.index} at one time{gpus}: {differs}"
+        which = f"two GPUs of index {self.index}" if self.index else "GPUs of two clusters"
+        return f"host {self.host} has {which} at one time{gpus}: {differs}"
 
     @property
     def remedy(self) -> str:
@@ -54,7 +59,7 @@ class SharedPosition:
 def checked_positions(labels: Sequence[Labels], found: ScrapedUnits, samples: SampleArrays) -> dict[str, str]:
     """Return a doubt by host. Raises InputError where a host of one name is in two clusters."""
     doubts: dict[str, str] = {}
-    for shared in _shared_positions(labels, found, samples):
+    for shared in (*_shared_positions(labels, found, samples), *_shared_hosts(labels, found, samples)):
         if shared.is_of_clusters:
             raise InputError(shared.sentence, shared.remedy)
         narrowed = f"; {shared.remedy}" if shared.label else ""
@@ -83,6 +88,28 @@ def _shared_positions(labels: Sequence[Labels], found: ScrapedUnits, samples: Sa
                 label = _differing_label(labels[own[2]], labels[next_[2]], found.exporters[name])
                 values = (labels[own[2]].get(label, ""), labels[next_[2]].get(label, ""))
                 yield SharedPosition(host, (one[0], other[0]), index, label, values)
+
+
+def _shared_hosts(labels: Sequence[Labels], found: ScrapedUnits, samples: SampleArrays) -> Iterator[SharedPosition]:
+    """Yield hosts on which one exporter has GPUs of two clusters at one time, and none of both: replicas see the same GPUs."""
+    units = tuple(found.units)
+    at = defaultdict[tuple[str, str, str], dict[str, dict[str, _Seen]]](lambda: defaultdict(dict))
+    for series, code in found.unit_of.items():
+        unit, (begin, end) = units[code], samples.first[series : series + 2]
+        label = next((name for name in _OF_TARGETS if labels[series].get(name)), "")
+        if begin < end and unit.gpu and label:
+            there = at[unit.source[0], unit.host, label][labels[series][label]]
+            first_ms, last_ms = int(samples.time_ms[begin]), int(samples.time_ms[end - 1])
+            before = there.get(unit.gpu, (first_ms, last_ms, series))
+            there[unit.gpu] = (min(first_ms, before[0]), max(last_ms, before[1]), series)
+    for (_, host, label), by_value in at.items():
+        for (one, mine), (other, theirs) in pairwise(sorted(by_value.items())):
+            begun, ended = (
+                max(min(each)[0] for each in (mine.values(), theirs.values())),
+                min(max(seen[1] for seen in each) for each in (mine.values(), theirs.values())),
+            )
+            if mine.keys().isdisjoint(theirs) and begun <= ended:
+                yield SharedPosition(host, (min(mine), min(theirs)), "", label, (one, other))
 
 
 def _differing_label(one: Labels, other: Labels, exporter: Exporter) -> str:
