@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -28,7 +28,7 @@ from analytics.allocations.kubernetes_objects import (
     slice_of,
     workload_of,
 )
-from analytics.allocations.model import ROW_SCHEMA, KnownHosts, ReadAllocations, Surroundings, conform
+from analytics.allocations.model import ROW_SCHEMA, ReadAllocations, Surroundings, conform
 from analytics.frames import empty, typed
 from analytics.importers.kinds import with_progress
 from analytics.importers.model import FileReport, Tally
@@ -158,8 +158,11 @@ class KnownObjects:
                 return Counted(0, pod.demand.uncounted(groups.text))
             names = tuple(each.groups.gpu for each in reserved if each.groups.gpu is not None)
             return Counted(groups.gpus, "", groups.ratio, names if len(names) == groups.gpus else ())
-        node = self.nodes.get(pod.node or "")
-        return self.counted(pod, pod.demand, {} if node is None else node.labels)
+        node, (names, share) = self.nodes.get(pod.node or ""), pod.given
+        if share is not None:
+            return Counted(0, pod.demand.uncounted(share))
+        found = self.counted(pod, pod.demand, {} if node is None else node.labels)
+        return replace(found, names=names) if found.gpus == len(names) else found
 
     def counted(self, owner: ClusterObject, demand: GpuDemand, node: Mapping[str, str]) -> Counted:
         """Return the whole GPUs of a demand of a pod or a Workload, on a node with these labels."""
@@ -189,13 +192,13 @@ class KnownObjects:
 
 
 def rows_of(
-    objects: Iterable[ClusterObject], as_of_ms: int | None, known: KnownObjects, hosts: KnownHosts
+    objects: Iterable[ClusterObject], as_of_ms: int | None, known: KnownObjects, host_of: Callable[[str], str]
 ) -> ClusterRows:
     """Return the rows of one file's objects, in their state at `as_of_ms`."""
     found = ClusterRows()
     for each in objects:
         if isinstance(each, Pod):
-            reason = _add_pod(found, each, as_of_ms, known, hosts)
+            reason = _add_pod(found, each, as_of_ms, known, host_of)
         elif isinstance(each, KueueWorkload):
             reason = _add_workload(found, each, as_of_ms, known)
         else:
@@ -215,7 +218,9 @@ _REPRESENTED: Mapping[type[ClusterObject], str] = {
 }
 
 
-def _add_pod(found: ClusterRows, pod: Pod, as_of_ms: int | None, known: KnownObjects, hosts: KnownHosts) -> str:
+def _add_pod(
+    found: ClusterRows, pod: Pod, as_of_ms: int | None, known: KnownObjects, host_of: Callable[[str], str]
+) -> str:
     """Add the rows of a pod. Return why it has none, or an empty string."""
     workload, counted = known.workload_of(pod), known.gpus_of(pod)
     if not counted.gpus:
@@ -241,7 +246,7 @@ def _add_pod(found: ClusterRows, pod: Pod, as_of_ms: int | None, known: KnownObj
     else:
         limit_s = row["time_limit_s"]
         row |= {
-            "host": hosts.named(str(pod.node)),
+            "host": host_of(str(pod.node)),
             "time": pod.placed,
             "end": pod.ended,
             "gpu_share_ratio": counted.ratio,
@@ -353,15 +358,26 @@ class Kubernetes:
             help=f"output of {EXPORT}, plain or gzipped; name workloads.kueue.x-k8s.io, resourceclaims and resourceslices too where the cluster has them",
         )
 
+        parser.add_argument(
+            "--cluster",
+            metavar="NAME",
+            help="the cluster of the files, where clusters share names of nodes: hosts are NODE@NAME, as exporters have them with --cluster-label",
+        )
+
     def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         """Return the allocations of all files, read together. Raises InputError."""
+
+        def host_of(node: str) -> str:
+            host = around.hosts.named(node, cluster=args.cluster)
+            return host if args.cluster is None or host in around.hosts.names else f"{node}@{args.cluster}"
+
         limits = InputLimits.of(around.settings)
         exports = [read_export(path, limits) for path in with_progress(args.files, "reading")]
         if not any(export.objects or export.others for export in exports):
             raise InputError(f"{', '.join(args.files)} lists no object", self.remedies[-1][1])
         known = KnownObjects.of(each for export in exports for each in export.objects)
         found = [
-            rows_of([each for each in export.objects if known.is_newest(each)], export.as_of_ms, known, around.hosts)
+            rows_of([each for each in export.objects if known.is_newest(each)], export.as_of_ms, known, host_of)
             for export in exports
         ]
         reports = tuple(_file_report(export, rows) for export, rows in zip(exports, found, strict=True))

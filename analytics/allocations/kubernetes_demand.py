@@ -119,19 +119,24 @@ def demand_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> GpuDemand:
                 before |= amounts
     asked = at_once | before
     made = {each["name"]: each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()}
+    whole = {name: count for name, count in asked.items() if _WHOLE.fullmatch(name)}
+    # of other resources that a driver of claims provides, the claim tells what they are
+    by_class = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName") if not whole else None
     return GpuDemand(
-        {name: count for name, count in asked.items() if _WHOLE.fullmatch(name)},
+        whole,
         _selector(spec),
         ", ".join(filter(None, sorted(set(parts)))) if parts else None,
         tuple(sorted(name for name in asked if not _WHOLE.fullmatch(name))),
         tuple(
             (
                 each["name"],
-                each.get("resourceClaimName") or made.get(each["name"]),
-                each.get("resourceClaimTemplateName"),
+                source.get("resourceClaimName") or made.get(each["name"]),
+                source.get("resourceClaimTemplateName"),
             )
             for each in spec.get("resourceClaims") or ()
-        ),
+            for source in (each.get("source") or each,)  # up to v1alpha2 under `source`
+        )
+        + (((by_class, by_class, None),) if by_class else ()),
         spec.get("priorityClassName"),
     )
 
@@ -228,6 +233,20 @@ def groups_of(meta: Mapping[str, Any], demand: GpuDemand) -> GpuGroups:
     )
 
 
+_HAMI = "hami.io/vgpu-devices-allocated"
+
+
+def hami_devices(notes: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:
+    """Return the UUIDs of the GPUs that HAMi gave a pod, and what it states of a share; None for whole GPUs.
+
+    The annotation has `UUID,TYPE,MIB,CORES:` for each device, and a semicolon after each container; 0 cores are no limit.
+    """
+    fields = [each.split(",") for each in re.split("[:;]", notes.get(_HAMI, "")) if each]
+    cores = {int(each[3]) for each in fields if len(each) > 3 and each[3].isdecimal()}  # the fourth
+    share = next((_SHARES[_CORES[0]].format(each) for each in sorted(cores) if 0 < each < _PERCENT), None)
+    return tuple(each[0] for each in fields if _UUID.fullmatch(each[0])), share
+
+
 _GPU_CLASSES = frozenset(("gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"))
 _GPU_DRIVER = "gpu.nvidia.com"
 
@@ -257,6 +276,8 @@ def uuids_of(spec: Mapping[str, Any]) -> dict[tuple[str, str], str]:
 def devices_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> ClaimedDevices:
     """Return the devices that a ResourceClaim got or, before that, asks for. Access for monitoring alone takes no device."""
     results = ((status.get("allocation") or {}).get("devices") or {}).get("results")
+    if "devices" not in spec and "resourceClassName" in spec:  # up to v1alpha2, which names no device
+        return ClaimedDevices(0, (str(spec["resourceClassName"]),), is_share=False)
     if results is None:
         return _requested((spec.get("devices") or {}).get("requests") or ())
     got = [each for each in results if not each.get("adminAccess")]

@@ -20,6 +20,7 @@ from analytics.allocations.kubernetes_demand import (
     devices_of,
     first_label,
     groups_of,
+    hami_devices,
     uuids_of,
 )
 from analytics.importers.records import BETWEEN, document_at, end_of, fault_of, listed_items
@@ -110,6 +111,7 @@ def _list_error(path: str, why: str) -> InputError:
     return InputError(f"{path} is not JSON of Kubernetes objects: {why}", f"export it with: {EXPORT}")
 
 
+_GPU = "nvidia.com/gpu"
 _PROJECTS = ("project", "app.kubernetes.io/part-of")
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _WORKLOADS = ("kueue.x-k8s.io/workload", "kueue.x-k8s.io/pod-group-name")
@@ -144,6 +146,8 @@ class ClusterObject:
 class Pod(ClusterObject):
     demand: GpuDemand
     groups: GpuGroups
+    given: tuple[tuple[str, ...], str | None]
+    """UUIDs of its GPUs, and what is stated of a share, where its scheduler wrote them on it."""
     workload: str | None
     """The name of its Workload, where the pod states one."""
     node: str | None
@@ -223,6 +227,7 @@ def pod_of(each: Object) -> Pod:
         time_limit_s=spec.get("activeDeadlineSeconds"),
         demand=demand,
         groups=groups_of(meta, demand),
+        given=hami_devices(annotations),
         workload=first_label({**labels, **annotations}, _WORKLOADS),
         node=spec.get("nodeName"),
         placed=placed,
@@ -306,7 +311,18 @@ def job_of(each: Object) -> ClusterObject:
 
 def node_of(each: Object) -> Node:
     """Return the node. Raises as `pod_of`."""
-    return Node(**_common_fields(each, ()), labels=each["metadata"].get("labels") or {})
+    meta, status = each["metadata"], each.get("status") or {}
+    labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+    cards, offered = labels.get(f"{_GPU}.count", ""), str((status.get("capacity") or {}).get(_GPU, ""))
+    is_sliced = cards.isdecimal() and offered.isdecimal() and int(offered) > int(cards) > 0
+    # MIG instances go by the same name, and HAMi offers more than it gives out
+    if (
+        is_sliced
+        and "MIG" not in labels.get(f"{_GPU}.product", "")
+        and not any("hami.io/" in name for name in annotations)
+    ):
+        labels = {f"{_GPU}.replicas": str(int(offered) // int(cards)), **labels}
+    return Node(**_common_fields(each, ()), labels=labels)
 
 
 def claim_of(each: Object) -> ResourceClaim:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fallow import schema
 from tests.allocations.cluster_objects import (
     claim,
     claims,
@@ -21,7 +22,7 @@ from tests.allocations.cluster_objects import (
 )
 from tests.allocations.conftest import requested, stored
 from tests.lakes import holds_nothing
-from tests.ledger.rows import T0, ms
+from tests.ledger.rows import T0, device, ms, write
 
 if TYPE_CHECKING:
     from fallow.lake import Lake
@@ -165,15 +166,29 @@ def test_all_of_a_gpu_is_a_whole_gpu(bring: Allocations, lake: Lake, spec: dict[
         ({"nvidia.com/gpu.sharing-strategy": "mps"}, 0),
         ({"nvidia.com/gpu.replicas": "1", "nvidia.com/gpu.sharing-strategy": "none"}, 1),
         ({"nvidia.com/mig-1g.10gb.replicas": "2"}, 1),
+        ({"nvidia.com/gpu.count": "2"}, 0),
+        ({"nvidia.com/gpu.count": "2", "nvidia.com/gpu.product": "NVIDIA-A100-MIG-1g.5gb"}, 1),
+        ({"nvidia.com/gpu.count": "8"}, 1),
     ],
 )
 def test_a_node_tells_whether_its_gpus_are_sliced(bring: Allocations, labels: dict[str, str], kept: int) -> None:
     node = {
         "kind": "Node",
         "metadata": {"name": "gn1", "uid": "n", "creationTimestamp": "2026-01-01T00:00:00Z", "labels": labels},
+        "status": {"capacity": {"nvidia.com/gpu": "8"}},
     }
     done = bring(node, pod("a", 0, 30), pod("b", 0))
     assert done.counts == (kept, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("device", "gpus"),
+    [("GPU-1,NVIDIA,4000,25:;", None), ("GPU-1,NVIDIA,81920,0:;", ["GPU-1"]), ("GPU-1,NVIDIA,81920,100:GPU-2,NVIDIA,81920,100:;", [None])],
+)  # fmt: skip
+def test_what_hami_gave_a_pod_is_on_it(bring: Allocations, lake: Lake, device: str, gpus: list[str | None]) -> None:
+    done = bring(pod("a", 0, 30, gpus=1, annotations={"hami.io/vgpu-devices-allocated": device}), pod("b", 0))
+    assert done.dropped == ({"a share of a GPU: 25 % of its cores": 1} if gpus is None else {})
+    assert [row.get("gpu") for row in (stored(lake) if gpus else ())] == (gpus or [])
 
 
 def reservation(group: str, created: float = 0, **notes: str) -> dict[str, Any]:
@@ -268,6 +283,23 @@ def test_gpus_by_resource_claims_are_counted(
     assert [(row["gpu_count"], row["host_gpu_count"]) for row in stored(lake)] == [(gpus, gpus)]
 
 
+def test_a_resource_that_a_class_of_devices_provides_is_what_its_claim_got(bring: Allocations, lake: Lake) -> None:
+    found = pod("a", 0, 30, spec=pod_spec(1, "example.com/bignode"))
+    found["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "c", "requestMappings": []}
+    assert bring(found, claim("c", *GOT)).code == 0
+    assert [row["gpu_count"] for row in stored(lake)] == [2]
+
+
+def test_nodes_of_a_named_cluster_are_the_hosts_that_exporters_name_with_its_label(
+    allocations: Allocations, file: File, lake: Lake
+) -> None:
+    write(lake, schema.DEVICE, [device("GPU-0")], "gn1.example@west")
+    two = [pod(name, 0, 30, gpus=1, spec={"nodeName": node}) for name, node in (("a", "gn1"), ("b", "gn2"))]
+    two[1]["spec"]["nodeName"] = "gn2"
+    assert allocations("import", "kubernetes", file(kubectl(*two), "c.json"), "--cluster", "west").code == 0
+    assert [row["host"] for row in stored(lake)] == ["gn1.example@west", "gn2@west"]
+
+
 UUIDS = [("gpu-0", "GPU-3c0"), ("gpu-1", "GPU-3c1")]
 
 
@@ -307,6 +339,7 @@ def test_a_check_says_what_the_import_would_give_and_writes_nothing(
     ("objects", "reason"),
     [
         ([], "1 left out: devices by resource claims, which the export lacks"),
+        ([claim("c") | {"spec": {"resourceClassName": "gpu.nvidia.com"}}], "devices by resource claims of gpu.nvidia.com, which this"),
         ([claim("c", ("gpu.amd.com", "gpu-1"))], "devices by resource claims of gpu.amd.com, which this import does not count"),
         ([claim("c", asks=[one(allocationMode="All", count=0)])], "devices by resource claims of gpu.nvidia.com, which this import does not"),
         ([claim("c", *GOT, users=("a", "b"))], "a share of a GPU: one of 2 pods with its claim"),
