@@ -12,12 +12,17 @@ Labels = Mapping[str, str]
 """The labels of one series, its name as `__name__`."""
 
 
-_UNKNOWN = ("", "N/A", "[N/A]", "n/a")
+_UNKNOWN = frozenset(("", "n/a", "[n/a]", "none", "<none>", "null", "nil", "unknown", "-", "[not supported]"))
+
+
+def is_stated(value: str) -> bool:
+    """Return whether the value of a label states something."""
+    return value.lower() not in _UNKNOWN
 
 
 def first_label(labels: Labels, names: tuple[str, ...]) -> str:
     """Return the value of the first of these labels that states one; empty where none does."""
-    return next((labels[name] for name in names if labels.get(name, "") not in _UNKNOWN), "")
+    return next((labels[name] for name in names if is_stated(labels.get(name, ""))), "")
 
 
 SAMPLE_SCHEMA: dict[str, pl.DataType] = {"series": pl.UInt32(), "time_ms": pl.Int64(), "value": pl.Float64()}

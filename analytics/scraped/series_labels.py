@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from analytics.mapping.model import Exporter, MappedMetric
 from analytics.scraped.hardware_labels import hardware_labels
-from analytics.scraped.samples import Labels, first_label
+from analytics.scraped.samples import Labels, first_label, is_stated
 
 _TARGET = ("cluster", "job", "instance")
 
@@ -86,6 +86,9 @@ _PORT = re.compile(r"(?:^([^:\[\]]+)|^\[([^\]]+)\]):[\w-]+$")
 """`gn007:9400`, `[fd00::7]:9400`, and the name of a port (`gn007:metrics`), as Google's managed Prometheus writes it."""
 
 
+_EVERY_HOST = ("localhost", "127.0.0.1")
+
+
 @dataclass(frozen=True)
 class GpuLabels:
     """The GPU of a series; texts are empty where no label states them.
@@ -114,11 +117,13 @@ def gpu_of(labels: Labels, exporter: Exporter) -> GpuLabels:
 def host_of(labels: Labels, exporter: Exporter) -> str:
     """Return the host of a series: a label of the exporter's, else the scraped address without its port.
 
-    A label that names the exporter's own pod does not count: it changes with every restart.
+    A label that names the exporter's own pod does not count: it changes with every restart. Every host calls itself localhost.
     """
-    named = (labels.get(name, "") for name in exporter.host)
-    found = next((each for each in named if each and not _is_own_pod(each, exporter)), "")
-    return clustered_host(found or address_host(labels.get("instance", "")), labels, exporter.cluster)
+    named = [labels.get(name, "") for name in exporter.host]
+    stated = [each for each in named if is_stated(each) and not _is_own_pod(each, exporter)]
+    address = address_host(labels.get("instance", ""))
+    own = next((each for each in (*stated, address) if not each.startswith(_EVERY_HOST)), "")
+    return clustered_host(own or next(iter(stated), address), labels, exporter.cluster)
 
 
 def clustered_host(host: str, labels: Labels, cluster: str) -> str:

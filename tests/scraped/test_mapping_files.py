@@ -349,6 +349,28 @@ def test_the_exporters_own_pod_holds_nothing_and_is_no_host(pod: str) -> None:
     assert host_of({**labels, "node": "gn007"}, DCGM) == "gn007"
 
 
+@pytest.mark.parametrize("word", ["none", "<none>", "N/A", "null", "unknown", "-"])
+def test_a_label_that_states_nothing_gives_way_to_the_next(word: str) -> None:
+    labels = {
+        "Hostname": word,
+        "instance": "gn7:9400",
+        "UUID": word,
+        "gpu_uuid": "GPU-1",
+        "pod": word,
+        "namespace": word,
+    }
+    assert (host_of(labels, DCGM), gpu_of(labels, DCGM).uuid, user_of(labels, DCGM, frozenset())) == (
+        "gn7",
+        "GPU-1",
+        {},
+    )
+
+
+def test_a_host_is_not_localhost_where_its_address_is_another() -> None:
+    assert host_of({"Hostname": "localhost", "instance": "gn7:9400"}, DCGM) == "gn7"
+    assert host_of({"Hostname": "localhost", "instance": "127.0.0.1:9400"}, DCGM) == "localhost"
+
+
 def test_gpus_and_instances_by_their_labels() -> None:
     by_name = {each.name: each for each in EXPORTERS}
     whole = gpu_of({"uuid": "3f1d"}, by_name["nvidia_gpu_exporter"])

@@ -16,7 +16,9 @@ from analytics.scraped.samples import Labels, Samples
 
 SHARES = ("nvidia_com_gpucores", "nvidia_com_gpumem", "nvidia_com_gpumem_percentage")
 """Resources by which HAMi limits a container to a part of its GPUs."""
-_GPUS = 'resource=~"nvidia_com_(gpu|gpucores|gpumem|gpumem_percentage|mig_.+)"'
+OTHERS = "amd_com_gpu|gpu_intel_com_(i915|xe)|habana_ai_gaudi"
+"""Resources of other vendors' GPUs, which no allocation counts."""
+_GPUS = f'resource=~"nvidia_com_(gpu|gpu_shared|gpucores|gpumem|gpumem_percentage|mig_.+)|{OTHERS}"'
 KUBE_METRICS: Mapping[str, str] = {
     "kube_pod_container_resource_limits": _GPUS,
     "kube_pod_container_resource_requests": _GPUS,

@@ -117,7 +117,7 @@ kube-state-metrics has reported them."""
 
 _EVER = 2**62
 _CLUSTER = pl.col("host").str.extract("@([^@]+)$", 1)
-_NO_JOB = ("", "0")
+_NO_JOB = ("", "0", "-1")
 """Values by which exporters mark a missing job."""
 
 

@@ -10,7 +10,7 @@ from analytics.allocations.kubernetes_demand import RESERVED
 from analytics.allocations.model import ROW_SCHEMA, KnownHosts, conform
 from analytics.frames import empty, typed
 from analytics.language.plain_text import count
-from analytics.scraped.who.kube_metrics import SHARES, KubeTables
+from analytics.scraped.who.kube_metrics import OTHERS, SHARES, KubeTables
 from analytics.scraped.who.label_runs import NEAR_MS
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
 from fallow.schema import REQUEST
@@ -46,16 +46,18 @@ def pods_of(kube: KubeTables) -> pl.DataFrame:
 
 
 def _is_left_out() -> pl.Expr:
-    return pl.col("is_share") | pl.col("namespace").is_in(RESERVED).fill_null(value=False)
+    return pl.col("is_share") | pl.col("is_other") | pl.col("namespace").is_in(RESERVED).fill_null(value=False)
 
 
 def left_out_notes(kube: KubeTables) -> tuple[str, ...]:
     """Return a sentence about pods that no allocation counts, because each shares a GPU or only reserves one."""
     found = _demands(kube).filter(_is_left_out())
-    shares = int(found["is_share"].sum())
+    shares, others = (int(found[name].sum()) for name in ("is_share", "is_other"))
+    reservations = found.height - found.filter(pl.col("is_share") | pl.col("is_other")).height
     sentences = {
         "with a share of a GPU: counted only where labels name the GPU": shares,
-        "in a reservation namespace: not counted, because the pods that share the GPU have it": found.height - shares,
+        "with GPUs of another vendor: counted only where labels name the GPU": others,
+        "in a reservation namespace: not counted, because the pods that share the GPU have it": reservations,
     }
     return tuple(f"{count(number, 'pod')} {text}" for text, number in sentences.items() if number)
 
@@ -63,23 +65,28 @@ def left_out_notes(kube: KubeTables) -> tuple[str, ...]:
 def _demands(kube: KubeTables) -> pl.DataFrame:
     """Return what the pods' containers ask for: the sum of containers that run together, or the largest init container if larger.
 
-    `is_share`: its containers are limited to a part of their GPUs. All cores of a GPU are a whole GPU.
+    `is_share`: its containers are limited to a part of their GPUs. All cores of a GPU are a whole GPU. `is_other`: it asks for GPUs of
+    another vendor.
     """
     at_once = _requested_counts(kube, "container").group_by(*_POD, "resource").agg(pl.col("count").sum())
     before = _requested_counts(kube, "init_container").group_by(*_POD, "resource").agg(pl.col("count").max())
     kinds = pl.concat([at_once, before]).group_by(*_POD, "resource").agg(pl.col("count").max())
     profile = pl.col("resource").str.extract(r"^nvidia_com_(mig_.+)$", 1)
     is_all_memory = (pl.col("resource") == SHARES[2]) & (pl.col("count") >= _ALL_PCT)
-    limits = kinds.filter(pl.col("resource").is_in(SHARES), pl.col("count") > 0, ~is_all_memory)
+    is_part = pl.col("resource").is_in(SHARES) | pl.col("resource").str.ends_with("_shared")
+    is_other = pl.col("resource").str.contains(f"^({OTHERS})$")
+    limits = kinds.filter(is_part, pl.col("count") > 0, ~is_all_memory)
+    others = kinds.filter(is_other, pl.col("count") > 0).select(*_POD, is_other=pl.lit(value=True)).unique()
     is_whole = ((pl.col("resource") == SHARES[0]) & (pl.col("count") >= _ALL_PCT)).any()
     shares = limits.group_by(_POD).agg(is_share=~is_whole)
-    kinds = kinds.filter(~pl.col("resource").is_in(SHARES), ~pl.col("resource").str.ends_with("_shared"))
+    kinds = kinds.filter(~is_part, ~is_other)
     each = kinds.filter(pl.col("count") > 0).group_by(_POD, maintain_order=True)
     found = each.agg(gpus=pl.col("count").sum().cast(pl.Int64, strict=False), model=profile.unique(), kinds=pl.len())
     name = pl.col("model").list.first().str.replace("_", "-").str.replace("_", ".")
     found = found.with_columns(gpu_model=pl.when(pl.col("kinds") == 1).then(name)).drop("model", "kinds")
-    known = found.join(shares, on=_POD, how="left", nulls_equal=True)
-    return known.with_columns(pl.col("is_share").fill_null(value=False))
+    known = found.join(shares, on=_POD, how="full", nulls_equal=True, coalesce=True)
+    known = known.join(others, on=_POD, how="full", nulls_equal=True, coalesce=True)
+    return known.with_columns(pl.col("is_share", "is_other").fill_null(value=False))
 
 
 _ALL_PCT = 100
