@@ -237,6 +237,8 @@ def test_a_pod_that_ended_between_two_windows_ends_with_its_last_sample_alive(la
     [
         ({"nvidia_com_gpumem": 4000.0, "nvidia_com_gpucores": 25.0}, 0),
         ({"nvidia_com_gpumem_percentage": 50.0}, 0),
+        ({"nvidia_com_gpu_shared": 1.0}, 0),
+        ({"amd_com_gpu": 8.0}, 0),
         ({"nvidia_com_gpumem": 4000.0, "nvidia_com_gpucores": 100.0}, 1),
         ({"nvidia_com_gpumem_percentage": 100.0}, 1),
     ],
