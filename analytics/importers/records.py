@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
-from analytics.importers.source import InputLimits, open_source
+from analytics.importers.source import InputLimits, open_source, table_text
 from fallow.errors import InputError
 
 _SHOWN = 5
@@ -44,11 +44,14 @@ def read_lines(path: str, table: HandTable, limits: InputLimits) -> pl.DataFrame
         raise InputError(
             f"{path} is {'cut off' if source.cut_off else 'not a CSV file'}", "give a CSV with a header line"
         )
-    filled = _records(path, source.text)
+    filled = _records(path, table_text(source))
     names = [name.strip().lower() for name in next(filled)[1]]
     check_header(path, names, table)
     schema = {**dict.fromkeys(table.columns, pl.String()), "line": pl.Int64()}
     return frame_of((_row(path, line, fields, names) for line, fields in filled), schema)
+
+
+_ABSENT = ("", "-", "n/a", "[n/a]", "null")
 
 
 def frame_of(rows: Iterator[Mapping[str, object]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
@@ -65,7 +68,8 @@ def _row(path: str, line: int, fields: list[str], names: list[str]) -> dict[str,
             f"{path}, line {line}: {len(fields)} fields where the header names {len(names)}",
             "quote fields that contain a separator",
         )
-    return {name: field.strip() or None for name, field in zip(names, fields, strict=True)} | {"line": line}
+    values = (None if field.strip().lower() in _ABSENT else field.strip() for field in fields)
+    return dict(zip(names, values, strict=True)) | {"line": line}
 
 
 def _records(path: str, text: bytes) -> Iterator[tuple[int, list[str]]]:

@@ -287,18 +287,23 @@ def read_columns(
         raise InputError(f"{path} is not a readable {kind} file ({reason})", "check or fetch it again") from error
 
 
-_SEPARATOR_LINE = re.compile(rb'"?sep=.\r?\n|"sep=."\r?\n')
+_SEPARATOR_LINE = re.compile(rb'\A\s*(?:"?sep=.\r?\n|"sep=."\r?\n)')
 """What Excel and Grafana write before a table for Excel."""
+
+
+def table_text(source: ImportSource) -> bytes:
+    """Return the text of a table, lines in their places. Raises InputError for JSON and XML."""
+    if _DOCUMENT.match(source.text or b""):
+        raise InputError(
+            f"{source.path} is JSON or XML, not a table", "save it as CSV with a header line, or as Parquet"
+        )
+    return _SEPARATOR_LINE.sub(b"\n", source.text or b"", count=1)
 
 
 def _read_csv(
     source: ImportSource, names: Sequence[str], is_wanted: Callable[[str], bool]
 ) -> tuple[pl.DataFrame, ImportSource]:
-    if _DOCUMENT.match(source.text or b""):
-        raise InputError(
-            f"{source.path} is JSON or XML, not a table", "save it as CSV with a header line, or as Parquet"
-        )
-    text = _SEPARATOR_LINE.sub(b"", (source.text or b"").lstrip(b"\r\n\t "), count=1)
+    text = table_text(source).lstrip(b"\r\n\t ")
     head = text.split(b"\n", 1)[0].decode()
     separator = max(_SEPARATORS, key=lambda each: sum(name in _header_fields(head, each) for name in names))
     known = _header_fields(head, separator)

@@ -24,7 +24,7 @@ TEXTS = ("uuid", "index", "pci_bus_id", "model", "driver_version")
 
 _NAMES_A_GPU = ("uuid", "index", "pci_bus_id")
 _MASK = "throttle_reasons"
-_HEALTH = (("lost", r"(?i)\[?gpu is lost"), ("reset_required", r"(?i)^\[?(?:gpu )?requires reset"))
+_HEALTH = (("lost", r"(?i)\[?gpu is lost"), ("reset_required", r"(?i)(?:^|, |\[)(?:gpu )?requires reset"))
 _NUMBER = r"^([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-z%]*)$"
 
 

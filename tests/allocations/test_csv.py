@@ -93,6 +93,14 @@ def test_a_row_that_came_again_with_its_end_replaces(allocations: Allocations, f
     assert [row["end"] - START for row in stored(lake)] == [2 * HOUR]
 
 
+def test_cells_that_state_nothing_and_the_line_of_a_spreadsheet_are_none(
+    allocations: Allocations, file: File, lake: Lake
+) -> None:
+    text = "sep=;\nstart;end;gpu;gpu_count;host\n2026-11-20T10:00Z;-;N/A;2;h1\n"
+    assert allocations("import", "csv", file(text)).counts == (1, 0, 0)
+    assert [(row.get("end"), row.get("gpu"), row["gpu_count"]) for row in stored(lake)] == [(None, None, 2)]
+
+
 REQUEST, LATER = (
     "submitted,gpu_count,allocation_id",
     "line 2: a request (it has no start) needs gpu_count and allocation_id",
@@ -107,6 +115,7 @@ QUOTE = "a double quote opens a field, which"
     [
         ("start,gpu,hots\n", "a column 'hots', which no allocation has; did you mean 'host'?"),
         ("start,start,gpu\n", "names a column twice"),
+        ('[{"start": "2026-11-20"}]', "is JSON or XML, not a table"),
         ("start,host\n", "lacks the columns of an allocation; it needs start, and gpu, or host and gpu_count"),
         ("gpu,host\n", "lacks the columns of an allocation"),
         (f"{REQUEST}\n2026-11-20,,r\n", LATER),

@@ -53,7 +53,11 @@ def test_every_tile_names_the_window_and_its_change(site: Site, shown: Any) -> N
 @pytest.mark.parametrize(
     ("code", "wasted", "unwasted"),
     [
-        ("en", "of the GPU time was useful. The largest waste is ", "of the GPU time was useful; no idle time was observed."),
+        (
+            "en",
+            "of the GPU time was useful. The largest waste is ",
+            "of the GPU time was useful; no idle time was observed.",
+        ),
         (
             "fr",
             "du temps GPU a été utile. Le plus grand gaspillage : ",

@@ -93,17 +93,26 @@ def test_fields_name_the_columns_below_a_header_that_does_not(smi: Run, place: s
 def test_files_without_a_header_need_fields(smi: Run) -> None:
     text = f"{at(0)}, 0, 5 %\n{at(10)}, 0, 6 %\n"
     smi(text).refused("--fields timestamp,index", code=2)
+    smi("Failed to initialize NVML: Driver/library version mismatch\n").refused("it begins with 'Failed to", code=2)
     smi(text, flags=("--fields", "timestamp,index,utilisation.gpu")).refused("did you mean utilization.gpu", code=2)
     smi(text, flags=("--fields", "index,utilization.gpu")).refused(code=2)
     assert smi(text, flags=("--fields", "timestamp,index,utilization.gpu")).published["gpu"] == (2, 0, 0)
 
 
 def test_what_nvidia_smi_does_not_know_is_null_and_never_zero(smi: Run, place: str) -> None:
-    said = ["[N/A]", "[Not Supported]", "[Unknown Error]", "ERR!", "N/A", "[Insufficient Permissions]"]
+    said = [
+        "[N/A]",
+        "[Not Supported]",
+        "[Unknown Error]",
+        "ERR!",
+        "N/A",
+        "[Insufficient Permissions]",
+        "Requires Reset",
+    ]
     reasons = {"": "empty", "12q %": "not a number", "101 %": "outside 0..100: value dropped"}
     lines = [f"{at(10 * number)}, 0, {value}, 5 W" for number, value in enumerate([*said, *reasons])]
     done = smi("timestamp, index, utilization.gpu [%], power.draw [W]\n" + "\n".join(lines) + "\n")
-    assert query(place, "select count(*), count(gpu_util_pct), count(power_w) from lake") == [(9, 0, 9)]
+    assert query(place, "select count(*), count(gpu_util_pct), count(power_w) from lake") == [(10, 0, 10)]
     assert done.nulled() == {("gpu_util_pct", reason): 1 for reason in (*said, *reasons.values())}
 
 

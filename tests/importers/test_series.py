@@ -89,11 +89,11 @@ def test_local_times_in_the_repeated_hour_among_others(one: Run, place: str) -> 
 
 
 def test_ugly_values_become_null_with_their_reason(one: Run, place: str) -> None:
-    values = ["0", "100", '" 42 "', "100.5", "-1", "nan", "inf", "x", ""]
+    values = ["0", "100", '" 42 "', "100.5", "-1", "nan", "inf", "x", "", "N/A", "[Not Supported]", "null", "-"]
     done = one("t,g,v\n" + "".join(f"{NOON + 10 * at},a,{value}\n" for at, value in enumerate(values)))
     found = [row[0] for row in query(place, "select gpu_util_pct from lake order by time")]
-    assert found == [0, 100, 42, None, None, None, None, None, None]
-    reasons = {"outside 0..100: value dropped": 2, "NaN": 1, "infinite": 1, "not a number": 1}
+    assert found == [0, 100, 42, *[None] * 10]
+    reasons = {"outside 0..100: value dropped": 2} | dict.fromkeys(("NaN", "infinite", "not a number", *values[-4:]), 1)
     assert done.nulled() == {("gpu_util_pct", reason): count for reason, count in reasons.items()}
 
 
@@ -129,6 +129,7 @@ def test_a_last_value_without_line_end_is_doubted(one: Run, place: str) -> None:
     [
         b"\xef\xbb\xbft,g,v\r\n1795176000,GPU-\xe9,5\r\n", b"t;g;v\n1795176000;GPU-\xc3\xa9;5\n",
         b"\n\nt\tg\tv\n1795176000\tGPU-\xe9\t5\n\x00\x00\x00", "t,g,v\n1795176000,GPU-é,5\n".encode("utf-16"),
+        "t,g,v\n1795176000,GPU-é,5\n".encode("utf-16-le"), "t,g,v\n1795176000,GPU-é,5\n".encode("utf-16-be"),
         b't, g ,"v"\n1795176000, GPU-\xe9 , 5\n',
     ],
 )  # fmt: skip
@@ -136,6 +137,10 @@ def test_encodings_and_separators(one: Run, place: str, text: bytes) -> None:
     done = one(text)
     assert done.code == 0, done.err
     assert query(place, "select gpu, gpu_util_pct from lake") == [("GPU-é", 5)]
+
+
+def test_json_is_no_table(one: Run) -> None:
+    one('[{"t": 1795176000, "g": "a", "v": 5}]').refused("is JSON or XML, not a table", code=1)
 
 
 def test_a_gzip_stream_that_ends_early_is_read_as_far_as_it_goes(one: Run, place: str) -> None:
