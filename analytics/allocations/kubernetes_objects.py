@@ -69,7 +69,9 @@ def _objects_in(path: str, value: Any) -> Iterator[Object]:
     if "items" not in value and "metadata" not in value:
         raise _list_error(path, f"it has a value without items and without metadata: {str(value)[:40]}")
     for each in value["items"] or () if "items" in value else [value]:
-        yield _named(each, kind.removesuffix("List") if "items" in value else kind)
+        if not isinstance(each, dict):
+            raise _list_error(path, f"an item is no object: {str(each)[:40]}")
+        yield _named(each, kind.removesuffix("List"))
 
 
 def _items_of_long_list(path: str, text: bytes, limits: InputLimits) -> Iterator[Object]:
