@@ -401,6 +401,7 @@ def test_a_real_cluster_with_limits_a_drained_host_and_a_reservation(
 ) -> None:
     cluster.wrapper("sacct")
     cluster.wrapper("sacctmgr")
+    cluster.wrapper("sinfo")
     monkeypatch.setenv("FALLOW_SLURM_SCONTROL", str(cluster.wrapper("scontrol")))
     cluster.run("sacctmgr", "-i", "add", "account", "small", "set", "GrpTRES=gres/gpu=1")
     cluster.run("sacctmgr", "-i", "add", "user", "root", "account=small")
