@@ -92,7 +92,9 @@ def allocations_in(
     rows = known_allocations(allocations).filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
     now_ms = min(until_ms, measured_ms)
     counted = pl.col("gpu").is_null()
-    grouped = rows.group_by("scheduler", "allocation_id", "start").agg(
+    of_cluster = pl.col("host").str.extract("@([^@]+)$", 1)  # pods of two clusters may have one name
+    cluster = pl.when(pl.col("scheduler") == "kubernetes").then(of_cluster).alias("cluster")
+    grouped = rows.group_by("scheduler", "allocation_id", "start", cluster).agg(
         pl.col("end").max(),
         pl.col("host").unique().sort(),
         pl.col(_OF_RUNS).max(),

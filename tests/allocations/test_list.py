@@ -50,6 +50,16 @@ def test_a_allocation_is_one_line_over_all_its_hosts(allocations: Allocations) -
     assert (first["start"], first["end"], last["end"]) == ("2026-11-20T00:00:00Z", "2026-11-20T01:00:00Z", None)
 
 
+def test_pods_of_two_clusters_with_one_name_and_start_are_two_lines(allocations: Allocations, lake: Lake) -> None:
+    for host in ("n1@a", "n1@b"):
+        pod = allocation(f"GPU-{host}", 0, HOUR, None, "ml/t-0") | {"scheduler": "kubernetes"}
+        write(lake, schema.ALLOCATION, [pod], host)
+    listed = allocations("list", *WINDOW).rows("allocations")
+    assert [(each["allocation_id"], each["hosts"], each["gpu_hours"]) for each in listed] == [
+        ("ml/t-0", ["n1@a"], 1.0), ("ml/t-0", ["n1@b"], 1.0),
+    ]  # fmt: skip
+
+
 @pytest.mark.usefixtures("some")
 def test_only_the_window_and_the_user_count(allocations: Allocations) -> None:
     (only,) = allocations("list", "--since", "2026-11-20T00:30Z", "--until", "2026-11-20T01:00Z").rows("allocations")

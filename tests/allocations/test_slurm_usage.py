@@ -271,7 +271,7 @@ def test_nodes_that_sinfo_shows_stopped_are_withheld(
 def test_sinfo_without_the_time_is_refused_with_the_command(allocations: Allocations, file: File) -> None:
     nodes = file("NODELIST STATE\ngn1 drained\n", "sinfo.txt")
     done = allocations("import", "slurm", file(text(job("7", 1, 1))), "--scontrol", nodes)
-    assert (done.code, "sinfo --Node --format=" in done.err) == (1, True)
+    assert (done.code, "sinfo --Node --all --format=" in done.err) == (1, True)
 
 
 def test_the_reason_of_a_job_is_kept_whatever_its_state(allocations: Allocations, file: File) -> None:

@@ -119,9 +119,6 @@ class Point:
     is_delta: bool = False
 
 
-NONE_REFUSED: Mapping[str, str] = {}
-
-
 @dataclass
 class Sorted:
     """The useful part of a request: `request` holds nothing else; `points` is their number, `rejected` counts wrong ones by reason."""
@@ -133,10 +130,7 @@ class Sorted:
 
 
 def sort_out(
-    request: ExportMetricsServiceRequest,
-    wanted: Collection[str],
-    now_ms: int,
-    refused: Mapping[str, str] = NONE_REFUSED,
+    request: ExportMetricsServiceRequest, wanted: Collection[str], now_ms: int, refused: Mapping[str, str] | None = None
 ) -> Sorted:
     """Return the useful points: those with a wanted name and usable content.
 
@@ -147,8 +141,8 @@ def sort_out(
         has_host = bool(first_label(_texts(resource.resource.attributes), _HOST))
         for scope in resource.scope_metrics:
             for metric in scope.metrics:
-                if metric.name in refused:
-                    found.rejected[refused[metric.name]] += len(metric.gauge.data_points) or 1
+                if why := (refused or {}).get(metric.name):
+                    found.rejected[why] += len(metric.gauge.data_points) or 1
             known = (each for metric in scope.metrics for each in _without_buckets(metric, wanted))
             kept = [metric for metric in known if _has_use(metric, wanted, found, now_ms, has_host=has_host)]
             del scope.metrics[:]
