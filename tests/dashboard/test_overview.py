@@ -61,7 +61,7 @@ def test_every_tile_names_the_window_and_its_change(site: Site, shown: Any) -> N
         (
             "fr",
             "du temps GPU a été utile. Le plus grand gaspillage : ",
-            "du temps GPU a été utile ; aucun temps n'a été inactif.",
+            "du temps GPU a été utile ; aucun temps inactif n'a été observé.",
         ),
     ],
 )
