@@ -15,6 +15,7 @@ from analytics.tables.findings import notes, notified, whose
 from analytics.tables.recommendations import decision
 from analytics.tables.table import Cell, Fold, Table
 from analytics.tables.verdicts import shortfall_words
+from analytics.tables.witnesses import witness_facts
 from analytics.workloads.model import Finding
 
 _IN_FULL = 24
@@ -76,6 +77,8 @@ def _facts(each: Recommendation) -> Iterator[tuple[str, Cell]]:
     if risk.tested is not None:
         yield tr("shortfall"), shortfall_words(risk.tested)
     yield tr("GPUs"), _named(gpus, _NAMED if each.ranked else _NAMED_UNRANKED)
+    if each.finding is not None and each.ranked:
+        yield from witness_facts(each.finding)
     if each.confidence.failed and not each.evidence:
         yield tr("less certain because"), SentenceList(each.confidence.failed)
 

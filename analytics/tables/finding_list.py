@@ -28,6 +28,7 @@ from analytics.tables.table import (
     record_column,
     rows_column,
 )
+from analytics.tables.witnesses import WITNESSES, witness_facts
 from analytics.workloads.model import Context, Finding
 from fallow.clock import DAY_MS, HOUR_MS, floor_ms, format_ms
 
@@ -95,6 +96,7 @@ FINDING_COLUMNS = (
     fact("next_command", "words"),
     flag("simulated"),
     fact("notes", "words", json_type="array"),
+    WITNESSES,
 )
 """Columns of a `Finding`, in every format."""
 
@@ -286,6 +288,7 @@ def _facts(finding: Finding, inventory: Inventory, most: int | None) -> Iterator
     yield tr("rule"), finding.rule
     yield tr("status"), tr(finding.status)
     yield tr("confidence"), tr(finding.confidence.grade)
+    yield from witness_facts(finding)
 
 
 def _lines(finding: Finding, most: int | None) -> Iterator[str]:

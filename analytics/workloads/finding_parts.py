@@ -321,6 +321,7 @@ def _finding(context: Context, rule: Rule, said: Candidate, rows: RowSums) -> Fi
         reclaimable_gpus=tuple(free),
         evidence=_evidence(rows, numbers, jobs, promised, seen),
         next_command=said.next_command,
+        witnesses=said.witnesses,
         simulated=all(context.inventory.simulated(gpu) for gpu in gpus),
         team=_team(context, rows, said.user, accounts),
         job=jobs,

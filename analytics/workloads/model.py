@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from functools import update_wrapper
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import polars as pl
 
@@ -227,6 +227,23 @@ class Evidence:
     numbers: Mapping[str, EvidenceValue]
 
 
+Says = Literal["stalled", "work", "nothing"]
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A witness of whether kernels do work: its name and what it measured."""
+
+    name: str
+    value: float | None
+    """None: not measured."""
+    unit: str
+    most: float | None
+    """The largest value without work; None where there is no limit or it is unknown."""
+    says: Says | None
+    """What the value speaks for; None without a value."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """Evidence for a recommendation."""
@@ -258,6 +275,8 @@ class Finding:
     status: str = "standing"
     """From the lifecycle; `standing` without one."""
     notes: tuple[str, ...] = field(default=())
+    witnesses: tuple[Witness, ...] = ()
+    """Of stalled time, in the order of a reader's interest; empty for other findings."""
     pool: PoolModel | None = None
     """Pool and model of a release."""
     beside_unknown: bool = False

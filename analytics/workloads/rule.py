@@ -8,7 +8,7 @@ from typing import Literal
 
 import polars as pl
 
-from analytics.workloads.model import Context, EvidenceValue, Finding, FindingSettings, Label
+from analytics.workloads.model import Context, EvidenceValue, Finding, FindingSettings, Label, Witness
 from analytics.workloads.pool_demand import FleetDemand
 from analytics.workloads.waste import WasteKind
 from fallow.clock import HOUR_MS
@@ -39,6 +39,7 @@ class Candidate:
     gpus: Sequence[str] | None = None
     host: str | None = None
     notes: Sequence[str] = ()
+    witnesses: tuple[Witness, ...] = ()
     is_promised: bool = True
     revised: Callable[[Finding], Finding] = lambda finding: finding
     """Returns the finding with what the rule knows better than the rows."""

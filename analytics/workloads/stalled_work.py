@@ -17,9 +17,10 @@ from analytics.states import IN_USE
 from analytics.workloads.commands import Ties, ending_command, look_command, on_host, own_processes, ties
 from analytics.workloads.finding_parts import counted, label
 from analytics.workloads.ledger_rows import gpu_ms_of, highest, newest_source, one_job
-from analytics.workloads.model import Context, EvidenceValue, once_per_context
+from analytics.workloads.model import Context, EvidenceValue, Witness, once_per_context
 from analytics.workloads.processes import programs, serving_gpus, work_segments
 from analytics.workloads.rule import UNASKED, Candidate
+from analytics.workloads.stall_witnesses import stall_witnesses
 from analytics.workloads.window_end import still_going
 from fallow.clock import HOUR_MS, MINUTE_MS
 from fallow.stall_evidence import RESIDENT_PCT
@@ -168,8 +169,18 @@ def stalled_candidates(
             next_command=said.next_command
             or _command(context, host, now, name, ends_work=kind in _ENDED and said.ends_work),
             notes=said.notes,
+            witnesses=_witnesses(context, own, is_kept=kind == KEPT),
             is_promised=False,
         )
+
+
+def _witnesses(context: Context, rows: pl.DataFrame, *, is_kept: bool) -> tuple[Witness, ...]:
+    """Return the witnesses of rows of `stalled_rows`, with the other GPUs of their job."""
+    episodes, has_job = rows["episode"].implode(), rows["work"].null_count() == 0
+    stalled = stalled_rows(context).filter(pl.col("episode").is_in(episodes))["gpu"].n_unique()
+    working = awaited(context).filter(pl.col("episode").is_in(episodes))["other"].n_unique()
+    siblings = stalled - 1 if has_job else None
+    return stall_witnesses(context, rows, is_kept=is_kept, siblings=siblings, working=working)
 
 
 def _numbers(context: Context, segments: pl.DataFrame, now: Sequence[str]) -> dict[str, EvidenceValue]:

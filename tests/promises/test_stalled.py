@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from analytics.tables.recommendations import decision
+from analytics.tables.witnesses import witness_facts
 from fallow.clock import format_ms
 from tests.findings.one_rule import found, only_of
 from tests.findings.scenarios.builder import H100, Fleet
@@ -122,3 +123,24 @@ def test_a_tools_name_counts_for_its_own_user_only_and_a_pod_may_be_probed() -> 
     fleet.run(gpu, "kim", fleet.between(0.7), util=blips, command="python3", pod="score-1", namespace="risk", **quiet)
     tools = {each.user: each.evidence.numbers["tool"] for each in found("keep_alive", fleet)}
     assert tools == {"zed": "named", "yan": "unnamed"}
+
+
+def test_each_witness_is_a_row_of_evidence_and_one_that_was_not_measured_says_so() -> None:
+    finding = only_of("hung_job", hung_fleet())
+    rows = {each.name: (each.value, each.says) for each in finding.witnesses}
+    assert rows["power"] == rows["energy_counter"] == (120.0, "stalled")
+    assert rows["sm_activity"] == (14.0, "nothing")
+    assert rows["other_stalled_gpus"] == (7, "stalled")
+    assert rows["pcie_traffic"] == (None, None)
+    words = {str(title): str(said) for title, said in witness_facts(finding)}
+    assert words["power"] == "120.0 W, at most 247.5 W without work: speaks for stalled"
+    assert words["PCIe traffic"] == "not measured"
+    assert len(words) == len(rows)
+    # nine minutes have no whole hour of their own, and an hour's mean would be that of the work before
+    (short,) = found("hung_job", hung_fleet(days_of_hang=9 / 1440))
+    assert {each.name for each in short.witnesses if each.value is None} >= {"tensor_activity", "host_traffic"}
+
+
+def test_a_witness_of_work_beside_a_straggler_speaks_for_work() -> None:
+    (waits,) = found("straggler", rank_at_work_half_of_the_time.fleet())
+    assert {each.name: each.says for each in waits.witnesses}["other_stalled_gpus"] == "work"
