@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import nan
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -56,15 +57,20 @@ _CAPPED_SHARE = 0.6
 
 
 class RestingDraw(NamedTuple):
-    """The most that a card draws with an open context, and with kernels that only wait, and the least that any card draws, in W."""
+    """The draws of a card between no work and work, in W; NaN where the model was not measured."""
 
     context_w: float
+    """The most with an open context."""
     spinning_w: float
+    """The most with kernels that only wait."""
     least_w: float
+    """The least that any card draws."""
+    working_w: float
+    """From here on low power says nothing of any card: it may work as hard as a lowered limit permits."""
 
 
 def resting_draw(model: str | None, limit_w: float | None, rated_w: float | None = None) -> RestingDraw | None:
-    """Return what a card draws that does no work; None where too little is known.
+    """Return what a card draws that does no work; None without a limit.
 
     Args:
         model: the column `model` of `device`.
@@ -74,12 +80,17 @@ def resting_draw(model: str | None, limit_w: float | None, rated_w: float | None
     card, scale = MEASURED.get(model or ""), 1.0
     if card is None:
         of_limit_w = rated_w or limit_w
-        if of_limit_w is None or _SCALED.match(model or "") is None:
+        if of_limit_w is None:
             return None
+        if _SCALED.match(model or "") is None:
+            return RestingDraw(nan, nan, nan, _CAPPED_SHARE * (limit_w or of_limit_w))
         card, scale = _LEAST, of_limit_w / _LEAST.limit_w
     most_w = _SLACK * scale * card.spinning_w
     most_w = most_w if limit_w is None else min(most_w, _CAPPED_SHARE * limit_w)
-    return RestingDraw(min(_SLACK * scale * card.context_w, most_w), most_w, _LEAST_SHARE * scale * card.free_w)
+    working_w = nan if limit_w is None else _CAPPED_SHARE * limit_w
+    return RestingDraw(
+        min(_SLACK * scale * card.context_w, most_w), most_w, _LEAST_SHARE * scale * card.free_w, working_w
+    )
 
 
 RESIDENT_PCT = 97.0

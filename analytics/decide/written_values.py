@@ -19,13 +19,13 @@ from analytics.decide.reversals import Rate, Reversal, Reversals
 from analytics.language import quantities
 from analytics.language.language import Sentence, SentenceList
 from analytics.proportions import Estimate
-from analytics.workloads.model import Confidence, Evidence, Finding, Outlook
+from analytics.workloads.model import Confidence, Evidence, Finding, Outlook, Witness
 from analytics.workloads.pool_demand import FleetDemand, PoolDemand, Release, Reserve
 
 _CLASSES: Mapping[str, type[Any]] = {
     each.__name__: each
     for each in (
-        *(Finding, Confidence, Outlook, Evidence, Reversals, Reversal, Rate, Estimate),
+        *(Finding, Confidence, Outlook, Evidence, Witness, Reversals, Reversal, Rate, Estimate),
         *(FleetDemand, PoolDemand, Release, Reserve, PeakDemand, Backtest, WeekAhead),
         *(PoolOutlook, DemandForecast, DemandSeries, Crossing, Fan, ForecastTest),
         *(each for each in vars(quantities).values() if quantities.Quantity in getattr(each, "__bases__", ())),

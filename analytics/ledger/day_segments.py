@@ -2,7 +2,7 @@
 
 A segment inside the day is final except for the choice between `low` and `active`, which depends on the whole segment over midnight.
 An idle interval without a kernel at the day's edge may continue in the next day: a short one is labelled `zero` until the days are joined,
-and a short time in which kernels only wait is labelled `stalling`.
+and a short time in which kernels only wait is labelled `stalling`, and time that stalls if the day before ends so `resumed`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from analytics.ledger.columns import Codes, Floats, Ints, Mask, Places, run_star
 from analytics.ledger.day_owners import UNSEEN, USE, Held, Shares
 from analytics.ledger.day_processes import Lists, RowOwner
 from analytics.ledger.day_rows import DayRows
-from analytics.ledger.day_stalls import CONTESTED, DOUBTFUL, KEPT_ALIVE, WAITING
+from analytics.ledger.day_stalls import CONTESTED, DOUBTFUL, KEPT_ALIVE, RESUMING, WAITING
 from analytics.ledger.settings import (
     DRAW_SLACK,
     QUIET_SLACK,
@@ -29,8 +29,11 @@ from analytics.mig import MIG_PREFIX
 from fallow import schema
 
 HELD, BUSY, ZERO, UNKNOWN = range(4, 8)
-STALLED, STALLING = 9, 10
-LABELS = ("unavailable", "free", "reserved", "use", "held", "busy", "zero", "unknown", "unseen", "stalled", "stalling")
+STALLED, STALLING, RESUMED = 9, 10, 11
+LABELS = (
+    *("unavailable", "free", "reserved", "use", "held", "busy", "zero", "unknown", "unseen"),
+    *("stalled", "stalling", "resumed"),
+)
 _SOURCES = {"sm": "sm_active_pct", "power": "power_w", "watched": "gpu_util_coverage_ratio"}
 """The readings whose sums over time are kept, besides that of utilization, by the sums' name."""
 _COUNTS = (
@@ -317,18 +320,26 @@ class _Stalls:
     at_edge: Mask
     """Shorter ones at the edge of a GPU's day."""
     doubtful: Mask
+    resuming: Mask
+    """Doubtful ones at the start of a GPU's day that stall if the day before ends with a stall."""
 
     @classmethod
     def of(cls, runs: Runs, alike: _Alike, settings: LedgerSettings) -> _Stalls:
         contested = alike.sign == CONTESTED
-        speaks = (alike.sign == WAITING) | (alike.sign == DOUBTFUL) | contested
-        groups = _RunGroups.of(runs, alike, speaks.astype(np.int8) + contested)
+        resuming = alike.sign == RESUMING
+        speaks = (alike.sign == WAITING) | (alike.sign == DOUBTFUL) | contested | resuming
+        groups = _RunGroups.of(runs, alike, speaks.astype(np.int8) + contested + 2 * resuming)
         waiting_ms = np.bincount(
             groups.number, np.where(alike.sign == WAITING, runs.end - runs.start, 0), len(groups.first)
         )
         agreed, edge = (2 * waiting_ms >= groups.length)[groups.number], groups.at_edge[groups.number]
         long = (groups.length >= settings.stalled_after_ms)[groups.number]
-        return cls(speaks & agreed & long, speaks & agreed & ~long & edge, speaks & ~agreed & (long | edge))
+        return cls(
+            speaks & agreed & long,
+            speaks & agreed & ~long & edge,
+            speaks & ~agreed & (long | edge),
+            resuming & groups.new_gpu[groups.number],
+        )
 
 
 def _labels(idle: _RunGroups, stalls: _Stalls, alike: _Alike, settings: LedgerSettings) -> Codes:
@@ -346,6 +357,7 @@ def _labels(idle: _RunGroups, stalls: _Stalls, alike: _Alike, settings: LedgerSe
     label[((label == BUSY) | (label == ZERO)) & (alike.sign == KEPT_ALIVE)] = STALLED
     label[stalls.long] = STALLED
     label[stalls.at_edge] = STALLING
+    label[stalls.resuming] = RESUMED
     return label
 
 

@@ -2,7 +2,7 @@
 
 Utilization says that a kernel is resident, not that it does anything. The kernel of a hung collective, a kernel whose process is
 gone and the bursts of a keep-alive all read as work. Other witnesses tell them apart: the power against the model's own draw, the
-activity of the card's units, its traffic, the process list, the CPU time of the processes and what the host reads and writes. Utilization beside
+activity of the card's units, its traffic, the process list, the other GPUs of the job (analytics/ledger/day_siblings), the CPU time of the processes and what the host reads and writes. Utilization beside
 memory in which no context fits is a wrong reading and no stall (analytics/contradictions).
 
 One witness never decides. A row counts as *waiting* where at least two independent witnesses agree and none contradicts; where one
@@ -28,13 +28,15 @@ from analytics.ledger.columns import Codes, Columns, Floats, Mask, Places, run_s
 from analytics.ledger.day_owners import USE, Held
 from analytics.ledger.day_processes import Lists
 from analytics.ledger.day_rows import THROTTLED, DayRows
+from analytics.ledger.day_siblings import ALONE, FELL, STILL, siblings
 from analytics.ledger.settings import LedgerSettings
 from fallow.clock import MINUTE_MS
 from fallow.stall_evidence import ACTIVITY_MOST, ACTIVITY_NEEDED, RESIDENT_PCT, RestingDraw
 
-NO_SIGN, WAITING, KEPT_ALIVE, DOUBTFUL, CONTESTED = range(5)
-"""What witnesses say of a row: nothing; its kernels only wait; it belongs to a keep-alive; one witness alone speaks against work; or
-some do, and the host, its processes or the distance of the samples leave room for work."""
+NO_SIGN, WAITING, KEPT_ALIVE, DOUBTFUL, CONTESTED, RESUMING = range(6)
+"""What witnesses say of a row: nothing; its kernels only wait; it belongs to a keep-alive; one witness alone speaks against work;
+some do, and the host, its processes or the distance of the samples leave room for work; or its kernels only wait if they already
+did at midnight."""
 
 ONE_BLOCK_PCT, FEW_SMS_PCT = 2.0, 5.0
 """One spinning block keeps 1 to 2 % of the SMs active: so few do no work. A ring of a few channels keeps 5 %, as a tiny model may."""
@@ -88,14 +90,17 @@ def stall_signs(
     at = np.flatnonzero(resident)
     at = _lasting(rows, at[~(draws.drawn_w(at) > draws.spinning_w[rows.gpu[at]])], settings.stalled_after_ms)
     if len(at):
-        agree = np.sum(_witnesses(rows, at, draws, others), axis=0)
+        fallen = siblings(rows, held, running, at, settings.stalled_after_ms)
+        of_card = np.sum(_witnesses(rows, at, draws, others, fallen != ALONE), axis=0)
+        agree = of_card + (fallen == FELL)
         contradicted = _shows_work(rows, at) | (agree == 0)
         cpu_util_pct = np.append(lists.cpu_util_pct, np.nan)[held.list_of_row[at]]
         doubted = (cpu_util_pct >= BUSY_CPU_PCT) | (rows.sampled[at] & (rows.weight[at] > MINUTE_MS))
         if not (contradicted | doubted).all():
             working = np.setdiff1d(np.flatnonzero(running), at, assume_unique=True)
             doubted |= _is_moved(rows, at, others.moved()) & ~_beside_work(rows, at, working)
-        spoken = np.where(doubted, CONTESTED, np.where(agree >= 2, WAITING, DOUBTFUL))
+        alone = np.where((fallen == STILL) & (of_card > 0), RESUMING, DOUBTFUL)
+        spoken = np.where(doubted, CONTESTED, np.where(agree >= 2, WAITING, alone))
         signs[at] = np.where(contradicted, NO_SIGN, spoken)
     kept = _kept_alive(rows, held, lists, running & ~resident, draws, least_ms=settings.stalled_after_ms)
     signs[kept] = KEPT_ALIVE
@@ -110,11 +115,12 @@ class _Draws:
     context_w: Floats
     spinning_w: Floats
     least_w: Floats
+    working_w: Floats
 
     @classmethod
     def of(cls, rows: DayRows, known: Mapping[tuple[str, str], RestingDraw]) -> _Draws:
         found = [known.get(name) for name in rows.names]
-        nothing = RestingDraw(np.nan, np.nan, np.nan)
+        nothing = RestingDraw(np.nan, np.nan, np.nan, np.nan)
         return cls(rows, *np.array([draw or nothing for draw in found], np.float64).T)
 
     def drawn_w(self, at: Places) -> Floats:
@@ -138,8 +144,14 @@ def _lasting(rows: DayRows, at: Places, least_ms: int) -> Places:
     return found
 
 
-def _witnesses(rows: DayRows, at: Places, draws: _Draws, others: OtherWitnesses) -> tuple[Mask, ...]:
-    """Return what power, units and process list say against work in these rows; none does where a unit works."""
+def _witnesses(
+    rows: DayRows, at: Places, draws: _Draws, others: OtherWitnesses, beside_fallen: Mask
+) -> tuple[Mask, ...]:
+    """Return what power, units and process list say against work in these rows; none does where a unit works.
+
+    Device memory at rest stands for power and units where the model's draw is unknown: beside other GPUs of the job that fell, or
+    without a process. A tiny model may leave it at rest, too, but no collective of its job fell and its process is listed.
+    """
     drawn_w, gpu = draws.drawn_w(at), rows.gpu[at]
     known = {name: rows.floats[name][at] for name in ("sm_active_pct", "dram_active_pct", "pcie_rx_bytes_per_s")}
     known |= {name: values[at] for name, values in others.units(UNITS).items()}
@@ -155,7 +167,12 @@ def _witnesses(rows: DayRows, at: Places, draws: _Draws, others: OtherWitnesses)
     some_unit = np.logical_or.reduce([sm <= FEW_SMS_PCT, *(is_known(name) for name in (*PIPES, "dram_active_pct"))])
     # units that many kernels leave alone need a draw that arithmetic exceeds
     no_unit = every_unit | (sm <= ONE_BLOCK_PCT) | (some_unit & ~(drawn_w > draws.context_w[gpu]))
-    return tuple(each & ~works for each in (drawn_w <= draws.spinning_w[gpu], no_unit, rows.process_count[at] == 0))
+    low, unowned = drawn_w <= draws.spinning_w[gpu], rows.process_count[at] == 0
+    memory_rests = (known.get("mem_util_pct", unknown) <= ACTIVITY_MOST["dram_active_pct"]) & (
+        drawn_w <= draws.working_w[gpu]
+    )
+    no_unit |= memory_rests & np.isnan(draws.spinning_w[gpu]) & (unowned | beside_fallen)
+    return tuple(each & ~works for each in (low, no_unit, unowned))
 
 
 def _shows_work(rows: DayRows, at: Places) -> Mask:

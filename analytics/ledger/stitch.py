@@ -217,25 +217,26 @@ def _closed_parts(parts: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-_WITHOUT_WORK = {"zero": "held", "stalling": "stalled"}
-"""By the label of a short time without work at the edge of a day what it is if the whole time is long."""
+_WITHOUT_WORK = {"zero": "held", "stalling": "stalled", "resumed": "stalled"}
+"""By the label of time without work at the edge of a day what it is if the whole time is long, and not `resumed` from its start."""
 
 
 def _decided_parts(parts: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
     """Return the parts with `zero` turned into `held` or `busy`, and `stalling` into `stalled` or `busy`, by the whole time over midnight."""
     label = pl.col("label")
     least_ms = pl.when(label == "zero").then(settings.idle_after_ms).otherwise(settings.stalled_after_ms)
-    long, doubtful = pl.col("unworked_ms") >= least_ms, label.is_in(list(_WITHOUT_WORK))
+    long, doubtful = (pl.col("unworked_ms") >= least_ms) & pl.col("begun"), label.is_in(list(_WITHOUT_WORK))
     decided = pl.when(long).then(label.replace(_WITHOUT_WORK)).otherwise(pl.lit("busy"))
     return (
         parts.with_columns(unworked=label.replace(_WITHOUT_WORK))
         .with_columns(interval=islands((*_UNIT, "unworked", *_OWNER)))
-        .with_columns(unworked_ms=SPAN_MS.sum().over("interval"))
+        .with_columns(unworked_ms=SPAN_MS.sum().over("interval"), begun=(label.first() != "resumed").over("interval"))
         .with_columns(
             label=pl.when(doubtful).then(decided).otherwise(label.replace("unseen", "unknown")),
             perhaps_idle_ms=pl.col("perhaps_idle_ms") + pl.when((label == "zero") & ~long).then(SPAN_MS).otherwise(0),
+            perhaps_stalled_ms=pl.when((label != "resumed") | ~long).then("perhaps_stalled_ms").otherwise(0),
         )
-        .drop("unworked", "interval", "unworked_ms", "closed_end", "open_ms", cs.starts_with("last_"))
+        .drop("unworked", "interval", "unworked_ms", "begun", "closed_end", "open_ms", cs.starts_with("last_"))
     )
 
 

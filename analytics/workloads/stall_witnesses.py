@@ -7,6 +7,7 @@ kept by the hour, so they are known where an hour is stalled throughout. The row
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isnan
 
 import polars as pl
 
@@ -62,7 +63,7 @@ def stall_witnesses(
 def _of_cards(context: Context, rows: pl.DataFrame, hours: pl.DataFrame, *, is_kept: bool) -> Iterator[Witness]:
     draws = {_draws(context).get(host, {}).get(gpu) for host, gpu in rows.select("host", "gpu").unique().iter_rows()}
     draw = draws.pop() if len(draws) == 1 else None
-    most_w = None if draw is None else draw.spinning_w
+    most_w = None if draw is None or isnan(draw.spinning_w) else draw.spinning_w
     counted = rows.filter(pl.col("counter_ms") > 0)
     yield _limited("power", _mean(rows, "power_mean_w", SPAN_MS), _WATTS, most_w, most_w)
     mean_w = _value(counted, pl.col("energy_mj").sum() / pl.col("energy_ms").sum())

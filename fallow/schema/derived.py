@@ -127,7 +127,7 @@ LEDGER_PART = LakeTable(
             Type.STRING,
             "unknown (between the first and the last row of the day and what is known of it), unseen (rows of a split GPU or an "
             "instance that say nothing, and without length where a GPU was released), unavailable, free, reserved, held, "
-            "stalled, busy, zero or stalling (at an edge of the day and too short to be held or stalled by itself)",
+            "stalled, busy, zero or stalling (at an edge of the day and too short to be held or stalled by itself), or resumed (stalled if the day before ends so)",
             _LEDGER,
         ),
         LakeColumn("gpu_share", Type.DOUBLE, "as in the ledger", "device table", unit="1"),

@@ -1,0 +1,94 @@
+"""GPUs of one job that fall together from work to a flat draw: what the other cards' sensors say against work.
+
+A collective that hangs stops every rank within seconds, and kernels that only wait draw the same power second by second. Work
+does not: its draw moves by more than FLAT_STEP from row to row. Two phases of work may differ in draw, but neither is flat.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analytics.ledger.columns import Codes, Floats, Mask, Places
+from analytics.ledger.day_owners import Held
+from analytics.ledger.day_rows import DayRows
+from analytics.names import JOINER
+from fallow.clock import MINUTE_MS
+
+ALONE, FELL, STILL = range(3)
+"""What the other GPUs of a row's job say: nothing; all fell from work to a flat draw; all have had a flat draw since midnight."""
+
+FLAT_STEP = 0.02
+"""Largest change of the draw from one row to the next while kernels only wait."""
+FELL_TO = 0.75
+"""A flat draw is a fall up to this share of the mean draw at work before (a T4 or L4 that spins: 0.6; larger cards: 0.3 to 0.5)."""
+WORKED_MIN_MS = 5 * MINUTE_MS
+
+
+def siblings(rows: DayRows, held: Held, running: Mask, at: Places, least_ms: int) -> Codes:
+    """Return what the other GPUs of the same job on the host say of each of the rows `at`: ALONE, FELL or STILL.
+
+    `running` marks rows in which kernels were reported. A job that works on any of its GPUs has no witness.
+    """
+    found = np.full(len(at), ALONE, np.int32)
+    job = _jobs(rows, held)
+    mine = running & (job >= 0)
+    flat = np.zeros(len(rows), bool)
+    flat[_flat(rows, at[mine[at]], least_ms)] = True
+    if not flat.any():
+        return found
+    fell, still = _fallen(rows, held, mine & ~flat, np.flatnonzero(flat))
+    minute = job * (1 << 32) + rows.start // MINUTE_MS
+    working = np.unique(minute[mine & ~(fell | still)])
+    for state, these in ((STILL, still), (FELL, fell)):
+        gpus = np.unique(np.stack([minute[fell | these], rows.gpu[fell | these].astype(np.int64)]), axis=1)[0]
+        moments, number = np.unique(gpus, return_counts=True)
+        together = np.setdiff1d(moments[number > 1], working)
+        found[these[at] & np.isin(minute[at], together)] = state
+    return found
+
+
+def _jobs(rows: DayRows, held: Held) -> Places:
+    """Return a number for the job and host of each row; -1 for none and for several."""
+    jobs = [owner.job for owner, _ in held.owners]
+    named = {job: number for number, job in enumerate(dict.fromkeys(jobs)) if job and JOINER not in job}
+    hosts = {host: number for number, host in enumerate(dict.fromkeys(host for host, _ in rows.names))}
+    host = np.array([hosts[host] for host, _ in rows.names], np.int64)[rows.gpu]
+    job = np.array([named.get(each or "", -1) for each in jobs], np.int64)[held.owner]
+    return np.where(job >= 0, host * len(jobs) + job, -1)
+
+
+def _flat(rows: DayRows, at: Places, least_ms: int) -> Places:
+    """Return those of the rows that stand in long runs of one flat draw."""
+    if not len(at):
+        return at
+    power, start, end = rows.floats["power_w"][at], rows.start[at], rows.start[at] + rows.weight[at]
+    is_step = ~(np.abs(np.diff(power)) <= FLAT_STEP * np.fmax(power[1:], power[:-1]))
+    first = np.flatnonzero(np.append(True, is_step | (np.diff(rows.gpu[at]) != 0) | (start[1:] != end[:-1])))
+    lengths = np.diff(np.append(first, len(at)))
+    lasts = end[first + lengths - 1] - start[first] >= least_ms
+    found: Places = at[np.repeat(lasts & (lengths > 2), lengths)]
+    return found
+
+
+def _fallen(rows: DayRows, held: Held, worked: Mask, flat: Places) -> tuple[Mask, Mask]:
+    """Return the flat rows whose GPU drew more under the same user before, and those with no work of the user on this day before."""
+    power, weight = rows.floats["power_w"], rows.weight.astype(np.float64)
+    known = worked & ~np.isnan(power)
+    # sums over rows by GPU and start: a user's earlier rows are those since the first one with this GPU and user
+    span_ms, drawn = (np.append(0.0, np.cumsum(np.where(known, each, 0.0))) for each in (weight, power * weight))
+    new = np.append(True, (np.diff(rows.gpu) != 0) | (np.diff(held.owner) != 0))
+    since = np.flatnonzero(new)[np.cumsum(new) - 1][flat]
+    worked_ms, mean_w = (
+        span_ms[flat] - span_ms[since],
+        _ratio(drawn[flat] - drawn[since], span_ms[flat] - span_ms[since]),
+    )
+    fell, still = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
+    fell[flat] = (worked_ms >= WORKED_MIN_MS) & (power[flat] <= FELL_TO * mean_w)
+    begins_day = np.append(True, np.diff(rows.gpu) != 0)[since]
+    still[flat] = begins_day & (worked_ms < WORKED_MIN_MS)
+    return fell, still
+
+
+def _ratio(part: Floats, whole: Floats) -> Floats:
+    found: Floats = np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0)
+    return found
