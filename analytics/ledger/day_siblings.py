@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analytics.ledger.columns import Codes, Floats, Mask, Places
+from analytics.ledger.columns import Codes, Mask, Places
 from analytics.ledger.day_owners import Held
 from analytics.ledger.day_rows import DayRows
 from analytics.names import JOINER
@@ -20,30 +20,31 @@ ALONE, FELL, STILL = range(3)
 FLAT_STEP = 0.02
 """Largest change of the draw from one row to the next while kernels only wait."""
 FELL_TO = 0.75
-"""A flat draw is a fall up to this share of the mean draw at work before (a T4 or L4 that spins: 0.6; larger cards: 0.3 to 0.5)."""
+"""A flat draw is a fall up to this share of the highest mean of WORKED_MIN_MS before (a T4 or L4 that spins: 0.6; larger cards: 0.3 to 0.5)."""
 WORKED_MIN_MS = 5 * MINUTE_MS
+_FAR_W = 1e7
+"""More than any card draws: it keeps the highest draws of GPUs and users apart in one pass."""
 
 
 def siblings(rows: DayRows, held: Held, running: Mask, at: Places, least_ms: int) -> Codes:
-    """Return what the other GPUs of the same job on the host say of each of the rows `at`: ALONE, FELL or STILL.
+    """Return what the other GPUs of the same job on the host say of each row: ALONE, FELL or STILL.
 
-    `running` marks rows in which kernels were reported. A job that works on any of its GPUs has no witness.
+    `running` marks rows in which kernels were reported, `at` those that may wait. A job that works on any of its GPUs has no witness.
     """
-    found = np.full(len(at), ALONE, np.int32)
+    found = np.full(len(rows), ALONE, np.int32)
     job = _jobs(rows, held)
     mine = running & (job >= 0)
     flat = np.zeros(len(rows), bool)
     flat[_flat(rows, at[mine[at]], least_ms)] = True
     if not flat.any():
         return found
-    fell, still = _fallen(rows, held, mine & ~flat, np.flatnonzero(flat))
+    fell, still = _fallen(rows, held, np.flatnonzero(flat))
     minute = job * (1 << 32) + rows.start // MINUTE_MS
-    working = np.unique(minute[mine & ~(fell | still)])
-    for state, these in ((STILL, still), (FELL, fell)):
-        gpus = np.unique(np.stack([minute[fell | these], rows.gpu[fell | these].astype(np.int64)]), axis=1)[0]
+    for state, these in ((STILL, fell | still), (FELL, fell)):
+        gpus = np.unique(np.stack([minute[these], rows.gpu[these].astype(np.int64)]), axis=1)[0]
         moments, number = np.unique(gpus, return_counts=True)
-        together = np.setdiff1d(moments[number > 1], working)
-        found[these[at] & np.isin(minute[at], together)] = state
+        together = np.setdiff1d(moments[number > 1], minute[mine & ~these])
+        found[these & np.isin(minute, together)] = state
     return found
 
 
@@ -70,25 +71,20 @@ def _flat(rows: DayRows, at: Places, least_ms: int) -> Places:
     return found
 
 
-def _fallen(rows: DayRows, held: Held, worked: Mask, flat: Places) -> tuple[Mask, Mask]:
-    """Return the flat rows whose GPU drew more under the same user before, and those with no work of the user on this day before."""
-    power, weight = rows.floats["power_w"], rows.weight.astype(np.float64)
-    known = worked & ~np.isnan(power)
-    # sums over rows by GPU and start: a user's earlier rows are those since the first one with this GPU and user
-    span_ms, drawn = (np.append(0.0, np.cumsum(np.where(known, each, 0.0))) for each in (weight, power * weight))
-    new = np.append(True, (np.diff(rows.gpu) != 0) | (np.diff(held.owner) != 0))
-    since = np.flatnonzero(new)[np.cumsum(new) - 1][flat]
-    worked_ms, mean_w = (
-        span_ms[flat] - span_ms[since],
-        _ratio(drawn[flat] - drawn[since], span_ms[flat] - span_ms[since]),
-    )
+def _fallen(rows: DayRows, held: Held, flat: Places) -> tuple[Mask, Mask]:
+    """Return the flat rows whose GPU drew much more under the same user before, and the others of users that have it since midnight."""
+    new_gpu = np.append(True, np.diff(rows.gpu) != 0)
+    new = new_gpu | np.append(True, np.diff(held.owner) != 0)
+    number = np.cumsum(new) - 1
+    first = np.flatnonzero(new)[number]
+    end = rows.start + rows.weight
+    drawn = np.append(0.0, np.cumsum(np.nan_to_num(rows.floats["power_w"]) * rows.weight))
+    # one key in order for all GPUs and users finds the first row of each row's last minutes
+    key = number * (1 << 32) + rows.start - rows.start.min()
+    since = np.maximum(np.searchsorted(key, key + rows.weight - WORKED_MIN_MS), first)
+    mean_w = np.where(end - rows.start[first] >= WORKED_MIN_MS, drawn[1:] - drawn[since], 0.0) / WORKED_MIN_MS
+    highest_w = np.maximum.accumulate(mean_w + number * _FAR_W) - number * _FAR_W
     fell, still = np.zeros(len(rows), bool), np.zeros(len(rows), bool)
-    fell[flat] = (worked_ms >= WORKED_MIN_MS) & (power[flat] <= FELL_TO * mean_w)
-    begins_day = np.append(True, np.diff(rows.gpu) != 0)[since]
-    still[flat] = begins_day & (worked_ms < WORKED_MIN_MS)
+    fell[flat] = rows.floats["power_w"][flat] <= FELL_TO * highest_w[flat]
+    still[flat] = new_gpu[first[flat]] & ~fell[flat]
     return fell, still
-
-
-def _ratio(part: Floats, whole: Floats) -> Floats:
-    found: Floats = np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0)
-    return found

@@ -38,6 +38,8 @@ NO_SIGN, WAITING, KEPT_ALIVE, DOUBTFUL, CONTESTED, RESUMING = range(6)
 some do, and the host, its processes or the distance of the samples leave room for work; or its kernels only wait if they already
 did at midnight."""
 
+POLLING_PCT = 50.0
+"""Kernels that wait, time out and start again leave pauses; all GPUs of a job must have fallen to such a utilization."""
 ONE_BLOCK_PCT, FEW_SMS_PCT = 2.0, 5.0
 """One spinning block keeps 1 to 2 % of the SMs active: so few do no work. A ring of a few channels keeps 5 %, as a tiny model may."""
 MOVED_BYTES_PER_S = 50e6
@@ -87,11 +89,15 @@ def stall_signs(
     running = (held.kind == USE) & held.measured & ~held.zero
     resident = running & (rows.floats["gpu_util_pct"] >= RESIDENT_PCT)
     draws = _Draws.of(rows, others.draws)
-    at = np.flatnonzero(resident)
-    at = _lasting(rows, at[~(draws.drawn_w(at) > draws.spinning_w[rows.gpu[at]])], settings.stalled_after_ms)
+    at = np.flatnonzero(running & (rows.floats["gpu_util_pct"] >= POLLING_PCT))
+    at = at[~(draws.drawn_w(at) > draws.spinning_w[rows.gpu[at]])]
+    fallen_rows = siblings(rows, held, running, at, settings.stalled_after_ms)
+    at = _lasting(rows, at[resident[at] | (fallen_rows[at] != ALONE)], settings.stalled_after_ms)
     if len(at):
-        fallen = siblings(rows, held, running, at, settings.stalled_after_ms)
-        of_card = np.sum(_witnesses(rows, at, draws, others, fallen != ALONE), axis=0)
+        fallen = fallen_rows[at]
+        of_card = np.sum(
+            _witnesses(rows, at, draws, others, resident=resident[at], beside_fallen=fallen != ALONE), axis=0
+        )
         agree = of_card + (fallen == FELL)
         contradicted = _shows_work(rows, at) | (agree == 0)
         cpu_util_pct = np.append(lists.cpu_util_pct, np.nan)[held.list_of_row[at]]
@@ -145,12 +151,12 @@ def _lasting(rows: DayRows, at: Places, least_ms: int) -> Places:
 
 
 def _witnesses(
-    rows: DayRows, at: Places, draws: _Draws, others: OtherWitnesses, beside_fallen: Mask
+    rows: DayRows, at: Places, draws: _Draws, others: OtherWitnesses, *, resident: Mask, beside_fallen: Mask
 ) -> tuple[Mask, ...]:
     """Return what power, units and process list say against work in these rows; none does where a unit works.
 
-    Device memory at rest stands for power and units where the model's draw is unknown: beside other GPUs of the job that fell, or
-    without a process. A tiny model may leave it at rest, too, but no collective of its job fell and its process is listed.
+    Device memory at rest stands for the units beside other GPUs of the job that fell, and without a process. A tiny model leaves it at
+    rest, too, but its job did not fall, and its process is listed. Pauses between kernels lower the power as a stall does.
     """
     drawn_w, gpu = draws.drawn_w(at), rows.gpu[at]
     known = {name: rows.floats[name][at] for name in ("sm_active_pct", "dram_active_pct", "pcie_rx_bytes_per_s")}
@@ -171,8 +177,8 @@ def _witnesses(
     memory_rests = (known.get("mem_util_pct", unknown) <= ACTIVITY_MOST["dram_active_pct"]) & (
         drawn_w <= draws.working_w[gpu]
     )
-    no_unit |= memory_rests & np.isnan(draws.spinning_w[gpu]) & (unowned | beside_fallen)
-    return tuple(each & ~works for each in (low, no_unit, unowned))
+    no_unit |= memory_rests & (unowned | beside_fallen)
+    return tuple(each & ~works for each in (low & resident, no_unit, unowned))
 
 
 def _shows_work(rows: DayRows, at: Places) -> Mask:
@@ -233,22 +239,22 @@ def _is_moved(rows: DayRows, at: Places, host_rows: Columns) -> Mask:
 def _kept_alive(rows: DayRows, held: Held, lists: Lists, ran: Mask, draws: _Draws, *, least_ms: int) -> Places:
     """Return the rows of keep-alives: unbroken time with tiny memory, next to no CPU and little power, in which bursts come by a timer.
 
-    The tool's name stands for the timer or for the CPU. Without it servers and pods are left alone: their callers and probes may
-    come by a timer, too. The rows between the bursts belong to it.
+    The tool's name stands for the timer or for the CPU, and beside both for tiny memory. Without it servers and pods are left alone:
+    their callers and probes may come by a timer, too. The rows between the bursts belong to it. Their draw is no curve of a card that
+    was not measured: a model that scores a few requests by a timer draws little more than they do.
     """
     nothing = np.zeros(0, np.intp)
     small = rows.floats["mem_used_bytes"] <= TINY_BYTES
-    ran &= small
-    if not ran.any():
+    if not (ran & small).any() and not lists.keeps_alive.any():
         return nothing
     ran &= ~(_traffic(rows, "pcie") > _most_traffic("pcie"))
     cpu = np.append(lists.cpu_util_pct, np.nan)[held.list_of_row] <= QUIET_CPU_PCT
     named, served = (np.append(each, False)[held.list_of_row] for each in (lists.keeps_alive, lists.serves))
-    at = np.flatnonzero((ran | (held.zero & (held.kind == USE) & small)) & (cpu | named))
+    at = np.flatnonzero((ran | (held.zero & (held.kind == USE))) & ((small & cpu) | named))
     if not len(at):
         return nothing
     start, weight = rows.start[at], rows.weight[at]
-    burst, cpu, named, served = ran[at], cpu[at], named[at], served[at]
+    burst, cpu, named, served, small = ran[at], cpu[at], named[at], served[at], small[at]
     new = np.append(
         True, (np.diff(rows.gpu[at]) != 0) | (np.diff(held.owner[at]) != 0) | (start[1:] != start[:-1] + weight[:-1])
     )
@@ -259,7 +265,7 @@ def _kept_alive(rows: DayRows, held: Held, lists: Lists, ran: Mask, draws: _Draw
         return np.bincount(group, values, count).astype(np.float64)
 
     span_ms, rows_of = total(weight), total(np.ones(len(at)))
-    quiet, is_named = total(cpu) == rows_of, total(named) == rows_of
+    quiet, is_named, tiny = (total(each) == rows_of for each in (cpu, named, small))
     drawn_w = draws.drawn_w(at)
     powered = ~np.isnan(drawn_w)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -277,8 +283,9 @@ def _kept_alive(rows: DayRows, held: Held, lists: Lists, ran: Mask, draws: _Draw
     regular = (number >= BURSTS_MIN - 1) & (variation <= PERIOD_CV_MAX)
     by_timer = regular & (duty <= DUTY_MAX_PCT)
     little_power, much_power = mean_w <= spinning_w, mean_w > spinning_w
-    by_pattern = by_timer & quiet & little_power & (total(served) == 0)
-    agreed = by_pattern | (is_named & (by_timer | quiet | little_power) & ~much_power)
+    by_pattern = tiny & by_timer & quiet & little_power & (total(served) == 0)
+    by_name = np.where(tiny, by_timer | quiet | little_power, by_timer & quiet)
+    agreed = by_pattern | (is_named & by_name & ~much_power)
     long = (span_ms >= least_ms) & (total(burst) > 0)
     found: Places = at[(agreed & long)[group]]
     return found

@@ -13,6 +13,7 @@ import polars as pl
 from analytics.intervals import SPAN_MS, islands
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr
+from analytics.ledger.day_stalls import POLLING_PCT
 from analytics.states import IN_USE
 from analytics.workloads.commands import Ties, ending_command, look_command, on_host, own_processes, ties
 from analytics.workloads.finding_parts import counted, label
@@ -23,7 +24,6 @@ from analytics.workloads.rule import UNASKED, Candidate
 from analytics.workloads.stall_witnesses import stall_witnesses
 from analytics.workloads.window_end import still_going
 from fallow.clock import HOUR_MS, MINUTE_MS
-from fallow.stall_evidence import RESIDENT_PCT
 
 HUNG, WAITS_FOR_RANK, UNOWNED, KEPT = "hung", "waits for a rank", "without a process", "kept alive"
 
@@ -62,7 +62,7 @@ def stalled_rows(context: Context) -> pl.DataFrame:
     kind = (
         pl.when(pl.col("no_process_ms") >= MOSTLY * SPAN_MS)
         .then(pl.lit(UNOWNED))
-        .when(pl.col("gpu_util_mean_pct") < RESIDENT_PCT)
+        .when(pl.col("gpu_util_mean_pct") < POLLING_PCT)
         .then(pl.lit(KEPT))
         .when(pl.col("episode").is_in(awaited(context)["episode"].implode()))
         .then(pl.lit(WAITS_FOR_RANK))

@@ -14,6 +14,8 @@ from tests.ledger.rows import GB, Row, device, fill, load, processes, samples, s
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fallow.lake import Lake
+
 HANG_S = 600
 SPIN: dict[str, Any] = {"gpu_util_pct": 100.0, "process_count": 1, "mem_used_bytes": 70 * GB}
 LOW: dict[str, Any] = SPIN | {"power_w": 120.0}
@@ -128,6 +130,56 @@ def test_ranks_that_wait_while_the_host_writes_do_not_stall(tmp_path: Path) -> N
     ]
     write(lake, schema.HOST, rows)
     assert states(lake) == [("stalled", 0, 900), ("active", 900, 1800)]
+
+
+WORKING: dict[str, Any] = SPIN | {"gpu_util_pct": 92.0, "power_w": 330.0}
+FALLEN: dict[str, Any] = SPIN | {"power_w": 78.0, "mem_util_pct": 0.1}
+SMALL = {"model": "NVIDIA GeForce RTX 4090", "power_limit_w": 450.0}
+
+
+def jobs(lake: Lake, cases: dict[str, list[list[dict[str, Any]]]], first_s: int = 0, worked_s: int = 3600) -> Lake:
+    """A job for each case, on small cards of one host: each GPU works for a while, and then does what its rows state."""
+    rows, listed, gpus = list[Row](), list[Row](), list[str]()
+    for job, (case, after) in enumerate(cases.items()):
+        for index, own in enumerate(after):
+            gpu, fall_s = f"{case} {index}", first_s + worked_s
+            last_s = fall_s + 10 * len(own)
+            fallen = samples(gpu, fall_s, last_s, **SPIN)
+            rows += [
+                *samples(gpu, first_s, fall_s, **WORKING),
+                *(row | more for row, more in zip(fallen, own, strict=True)),
+            ]
+            listed += processes(gpu, *range(first_s, last_s, 30), slurm_job_id=str(job))
+            gpus.append(gpu)
+    return fill(lake, rows, listed, devices=[device(gpu) | SMALL for gpu in gpus])
+
+
+def test_a_job_that_falls_to_one_flat_draw_stalls_where_nothing_is_known_of_the_model(tmp_path: Path) -> None:
+    def rows(**more: float) -> list[dict[str, Any]]:
+        return [FALLEN | more] * 60
+
+    stalled = {"all fall": [rows()] * 2, "they poll": [rows(gpu_util_pct=60.0)] * 2}
+    work = {
+        "one works": [[WORKING] * 60, rows(), rows()],
+        "one alone": [rows()],
+        "memory is read": [rows(mem_util_pct=0.9)] * 2,
+        "hardly less power": [rows(power_w=260.0)] * 2,
+        "a draw that moves": [[FALLEN | {"power_w": 78.0 + 4 * (at % 2)} for at in range(60)]] * 2,
+    }
+    lake = jobs(made_lake(tmp_path), stalled | work, worked_s=900)
+    segments = load(lake).segments.filter(gpu_share=1).sort("gpu", "time")
+    found = {
+        case: set(segments.filter(gpu=f"{case} {len(own) - 1}")["state"]) for case, own in (stalled | work).items()
+    }
+    assert found == dict.fromkeys(stalled, {"active", "stalled"}) | dict.fromkeys(work, {"active"})
+
+
+def test_a_fall_before_midnight_counts_after_it_and_a_flat_morning_alone_is_doubtful(tmp_path: Path) -> None:
+    fell = jobs(made_lake(tmp_path / "a"), {"job": [[FALLEN] * 180] * 2}, first_s=-1500, worked_s=900)
+    assert states(fell, "job 0") == [("active", -1500, -600), ("stalled", -600, 0), ("stalled", 0, 1200)]
+    morning = jobs(made_lake(tmp_path / "b"), {"job": [[FALLEN] * 180] * 2}, worked_s=0)
+    assert states(morning, "job 0") == [("active", 0, 1800)]
+    assert load(morning).segments["perhaps_stalled_ms"].to_list() == [1_800_000] * 2
 
 
 def blips(gpu: str, starts_s: list[float], last_s: float, **values: object) -> list[Row]:
