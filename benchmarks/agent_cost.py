@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from agent.supervise.stalled import StalledWatch
 from benchmarks.agent_processes import AgentProcesses, Memory, memory, pss_alone_mib
 from benchmarks.gpu_host import FLEET, gpu_host
 from benchmarks.health_probes import Probes, free_port
 from benchmarks.measure import Figure
 from fallow import parquet, schema
+from fallow.stall_evidence import ACTIVITY_MOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -118,6 +120,30 @@ def measure() -> Iterator[Figure]:
         "agent_pss_resting_with_metrics", statistics.median(others["with_metrics"].resting_mib), "MiB", resting
     )
     yield from _calls(rows)
+    yield stalled_suspects()
+
+
+def stalled_suspects(ticks: int = 500) -> Figure:
+    """Return what the watch for stalled suspects costs a tick: eight GPUs whose every witness has to be read."""
+    gpus = [f"GPU-{number}" for number in range(8)]
+    values: dict[str, Any] = dict.fromkeys(ACTIVITY_MOST, 0.0) | {
+        "gpu_util_pct": 100.0,
+        "gpu_util_coverage_ratio": 1.0,
+        "health": "ok",
+    }
+    values |= {"power_w": 120.0, "process_count": 1, "counters_since": 0, "interval_ms": INTERVAL_S * 1000}
+    counters = ("energy_mj", "throttled_power_cap_ms", "throttled_sw_thermal_ms")
+    devices: Any = {gpu: {"model": "NVIDIA H100 80GB HBM3", "power_limit_w": 700.0} for gpu in gpus}
+    watch, rows = StalledWatch(after_ms=420_000), list[Any]()
+    for tick in range(ticks):
+        own = values | {"time": tick * INTERVAL_S * 1000} | dict.fromkeys(counters, tick)
+        rows.append([own | {"gpu": gpu} for gpu in gpus])
+    before_s = time.process_time()
+    suspects = [watch.feed(each, devices) for each in rows]
+    cost_ms = 1000 * (time.process_time() - before_s) / ticks
+    if not all(suspects[-1].values()):
+        raise RuntimeError("the GPUs are no suspects, so the watch did less than it may have to")
+    return Figure("agent_stalled_suspects_per_tick", cost_ms, "ms", f"8 GPUs that stall, mean of {ticks} ticks", 0.1)
 
 
 _OTHERS: dict[str, tuple[str, dict[str, Any]]] = {

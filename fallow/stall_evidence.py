@@ -124,5 +124,8 @@ ACTIVITY_NEEDED = ("tensor_active_pct", "dram_active_pct", "pcie_rx_bytes_per_s"
 """The columns that must be known before activity counts as a witness. Launches cross PCIe, so its traffic tells tiny kernels, which
 leave the other counters near 0 as well, from one kernel that waits."""
 
+HELD_DOWN_MOST = 0.05
+"""The largest share of time with clocks held down in which low power says anything: a card that is held down works at little power."""
+
 NO_CONTEXT_BYTES = 64 * 2**20
 """Less memory in use than any CUDA context takes: no process was on the GPU at that moment."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent.snapshot import WATCHED, SinceClock
 from fallow.clock import format_duration
-from fallow.stall_evidence import ACTIVITY_MOST, ACTIVITY_NEEDED, RESIDENT_PCT, resting_draw
+from fallow.stall_evidence import ACTIVITY_MOST, ACTIVITY_NEEDED, HELD_DOWN_MOST, RESIDENT_PCT, resting_draw
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from agent.rows import DeviceRow, EventRow, GpuRow
 
 _WITNESSES = 2
+_HELD_DOWN = (
+    "throttled_power_cap_ms",
+    "throttled_power_brake_ms",
+    "throttled_sw_thermal_ms",
+    "throttled_hw_thermal_ms",
+)
 _OBSERVED_FROM = 0.9  # the driver's short averages alone cover less, and are point samples
 
 
@@ -41,6 +47,9 @@ def judge(row: GpuRow, before: GpuRow | None, device: DeviceRow) -> Judgement:
     for column, most in ACTIVITY_MOST.items():
         if (value := values.get(column)) is not None and value > most:
             return Judgement(stalled=False, columns=(column,))
+    for column in _HELD_DOWN:
+        if (_rise(row, before, column) or 0.0) > HELD_DOWN_MOST:
+            return Judgement(stalled=False, columns=(column,))
     draw_w, resting = _draw_w(row, before), resting_draw(device.get("model"), device.get("power_limit_w"))
     witnesses, columns = 0, tuple[str, ...]()
     if draw_w is not None and resting is not None and draw_w >= resting.least_w:
@@ -59,14 +68,18 @@ def _draw_w(row: GpuRow, before: GpuRow | None) -> float | None:
 
     The reading is of one second, and work may keep step with it; the counter covers the whole interval.
     """
-    power_w, now_mj, then_mj = row.get("power_w"), row.get("energy_mj"), (before or {}).get("energy_mj")
-    if before is None or now_mj is None or then_mj is None or row.get("counters_since") != before.get("counters_since"):
-        return power_w
-    elapsed_ms = _read_ms(row) - _read_ms(before)
-    if elapsed_ms <= 0:
-        return power_w
-    mean_w = (now_mj - then_mj) / elapsed_ms
-    return mean_w if power_w is None else max(power_w, mean_w)
+    power_w, mean_w = row.get("power_w"), _rise(row, before, "energy_mj")
+    return power_w if mean_w is None else mean_w if power_w is None else max(power_w, mean_w)
+
+
+def _rise(row: GpuRow, before: GpuRow | None, column: str) -> float | None:
+    """Return the rise of a counter per millisecond since the last row; None where it is unknown."""
+    if before is None or row.get("counters_since") != before.get("counters_since"):
+        return None
+    values: Mapping[str, Any] = row
+    earlier: Mapping[str, Any] = before
+    now, then, elapsed_ms = values.get(column), earlier.get(column), _read_ms(row) - _read_ms(before)
+    return None if now is None or then is None or elapsed_ms <= 0 else (now - then) / elapsed_ms
 
 
 def _read_ms(row: GpuRow) -> int:

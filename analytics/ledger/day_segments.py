@@ -85,6 +85,8 @@ def find_segments(
     label = _labels(groups, stalls, of_runs, settings)
     view = _view(use, len(rows))
     weight = rows.weight[view]
+    # the wider bound has it already
+    runs.values["perhaps_idle_ms"][stalls.doubtful & (of_runs.sign == CONTESTED)] = 0.0
     runs.values["perhaps_idle_ms"] += _time_beside_idle(groups, runs, of_runs, weight, settings)
     runs.values["perhaps_stalled_ms"] = np.where(stalls.doubtful, runs.end - runs.start, 0).astype(np.float64)
     segments = np.flatnonzero(_begins(runs, label, of_runs.owner))
@@ -207,7 +209,7 @@ def _sampled_sums(
     power = np.where(zero, readings, -np.inf)
     quiet = sampled & _quiet_rows(drawn, readings, weight, first, settings)
     # between two samples as far apart as an idle interval is long, there may have been an idle interval
-    sparse = sampled & ~zero & (alike.sign != CONTESTED) & (weight >= settings.idle_after_ms)
+    sparse = sampled & ~zero & (weight >= settings.idle_after_ms)
     return {
         "sampled_ms": np.add.reduceat(np.where(sampled, weight, 0.0), first),
         "perhaps_idle_ms": np.add.reduceat(np.where(sparse, weight, 0.0), first),

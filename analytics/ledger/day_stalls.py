@@ -31,7 +31,7 @@ from analytics.ledger.day_rows import THROTTLED, DayRows
 from analytics.ledger.day_siblings import ALONE, FELL, STILL, siblings
 from analytics.ledger.settings import LedgerSettings
 from fallow.clock import MINUTE_MS
-from fallow.stall_evidence import ACTIVITY_MOST, ACTIVITY_NEEDED, RESIDENT_PCT, RestingDraw
+from fallow.stall_evidence import ACTIVITY_MOST, ACTIVITY_NEEDED, HELD_DOWN_MOST, RESIDENT_PCT, RestingDraw
 
 NO_SIGN, WAITING, KEPT_ALIVE, DOUBTFUL, CONTESTED, RESUMING = range(6)
 """What witnesses say of a row: nothing; its kernels only wait; it belongs to a keep-alive; one witness alone speaks against work;
@@ -47,7 +47,6 @@ MOVED_BYTES_PER_S = 50e6
 BUSY_CPU_PCT = 200.0
 """A process that spins keeps one CPU busy; one that prepares data or evaluates keeps several."""
 MOVED = ("disk_read_bytes_per_s", "disk_write_bytes_per_s", "net_receive_bytes_per_s", "net_transmit_bytes_per_s")
-THROTTLED_SHARE = 0.05
 
 PIPES = ("tensor_active_pct", "fp64_active_pct", "fp32_active_pct", "fp16_active_pct")
 UNITS = (*PIPES, "mem_util_pct", "encoder_util_pct", "decoder_util_pct")
@@ -187,7 +186,7 @@ def _shows_work(rows: DayRows, at: Places) -> Mask:
     for kind in ("pcie", "nvlink"):
         found |= (_traffic(rows, kind) > _most_traffic(kind))[at]
     for name in (*THROTTLED["power"], *THROTTLED["thermal"]):
-        found |= rows.rates[name][at] > THROTTLED_SHARE
+        found |= rows.rates[name][at] > HELD_DOWN_MOST
     return found
 
 

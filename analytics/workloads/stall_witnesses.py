@@ -18,14 +18,13 @@ from analytics.ledger.day_stalls import (
     MOVED,
     MOVED_BYTES_PER_S,
     QUIET_CPU_PCT,
-    THROTTLED_SHARE,
     TINY_BYTES,
 )
 from analytics.ledger.resting_draws import resting_draws
 from analytics.workloads.ledger_rows import highest
 from analytics.workloads.model import Context, Says, Witness, once_per_context
 from fallow.clock import HOUR_MS
-from fallow.stall_evidence import ACTIVITY_MOST, RestingDraw
+from fallow.stall_evidence import ACTIVITY_MOST, HELD_DOWN_MOST, RestingDraw
 
 _EMPTY_MIN_PCT = 90.0
 _WATTS, _PERCENT, _BYTES, _RATE, _GPUS = "W", "%", "bytes", "bytes/s", "GPUs"
@@ -75,7 +74,7 @@ def _of_cards(context: Context, rows: pl.DataFrame, hours: pl.DataFrame, *, is_k
         yield _limited(name, value, unit, still.get(name, most), most) if not is_kept else _silent(name, value, unit)
     known = hours.filter(pl.col("throttled_known_ms") > 0)
     slowed = pl.sum_horizontal(*(pl.col(name).sum() for name in _THROTTLED[:2])) / pl.col(_THROTTLED[2]).sum()
-    yield _limited("clocks_held_down", _value(known, 100 * slowed), _PERCENT, None, 100 * THROTTLED_SHARE)
+    yield _limited("clocks_held_down", _value(known, 100 * slowed), _PERCENT, None, 100 * HELD_DOWN_MOST)
 
 
 def _of_host(context: Context, rows: pl.DataFrame, hours: pl.DataFrame, *, is_kept: bool) -> Iterator[Witness]:

@@ -116,6 +116,11 @@ def test_work_between_two_power_readings_shows_in_the_energy_counter() -> None:
     assert watched(*reset, after=1)[0] == [True] * 6
 
 
+def test_clocks_that_are_held_down_are_work_as_in_the_ledger() -> None:
+    rows = [row(n, **HUNG | {"throttled_hw_thermal_ms": n * INTERVAL_MS // 10, "counters_since": 0}) for n in range(4)]
+    assert watched(*rows, after=1)[0] == [True, False, False, False]
+
+
 def test_gauge_and_events_of_an_agent_on_the_driver(simulated: Callable[..., SimulatedHost]) -> None:
     """Two cards work, then one of them hangs for ten seconds while the other is bound by its memory, at the same power."""
     hung = Steps(((0, 40.0), (3, 0.0), (13, 40.0)))

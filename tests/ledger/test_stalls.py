@@ -171,7 +171,7 @@ def test_a_job_that_falls_to_one_flat_draw_stalls_where_nothing_is_known_of_the_
     found = {
         case: set(segments.filter(gpu=f"{case} {len(own) - 1}")["state"]) for case, own in (stalled | work).items()
     }
-    assert found == dict.fromkeys(stalled, {"active", "stalled"}) | dict.fromkeys(work, {"active"})
+    assert found == {case: {"active"} for case in work} | {case: {"active", "stalled"} for case in stalled}
 
 
 def test_a_fall_before_midnight_counts_after_it_and_a_flat_morning_alone_is_doubtful(tmp_path: Path) -> None:
@@ -199,6 +199,7 @@ def test_bursts_by_a_timer_are_a_keep_alive_and_other_bursts_are_work(tmp_path: 
         "requests": (blips("requests", random, 3600), {"cpu_util_pct": 1.0}),
         "loader": (blips("loader", timer, 3600), {"cpu_util_pct": 150.0}),
         "weights": (blips("weights", timer, 3600, mem_used_bytes=20 * GB), {"cpu_util_pct": 1.0}),
+        "hoarder": (blips("hoarder", timer, 3600, mem_used_bytes=20 * GB), {"cpu_util_pct": 1.0, "command": "keep-gpu"}),
         "unlisted": (blips("unlisted", timer, 3600), {}),
         "steady": (
             samples("steady", 0, 3600, gpu_util_pct=20.0, process_count=1, mem_used_bytes=GB, power_w=180.0),
@@ -212,5 +213,17 @@ def test_bursts_by_a_timer_are_a_keep_alive_and_other_bursts_are_work(tmp_path: 
     listed = [row for gpu, (_, values) in kinds.items() for row in processes(gpu, *range(0, 3600, 30), **values)]
     fill(lake, [row for rows, _ in kinds.values() for row in rows], listed, devices=[device(gpu) for gpu in kinds])
     found = {gpu: {state for state, _, _ in states(lake, gpu)} for gpu in kinds}
-    assert {gpu for gpu, own in found.items() if "stalled" in own} == {"timer", "steady"}
-    assert found["timer"] == found["steady"] == {"stalled"}
+    assert {gpu for gpu, own in found.items() if "stalled" in own} == {"timer", "steady", "hoarder"}
+    assert found["timer"] == found["steady"] == found["hoarder"] == {"stalled"}
+
+
+def test_a_lone_sparse_sample_that_witnesses_speak_against_leaves_room_for_an_idle_interval(tmp_path: Path) -> None:
+    sparse: dict[str, Any] = {"every_s": 360, "gpu_util_coverage_ratio": None}
+    work = SPIN | {"power_w": 650.0}
+    rows = [
+        *samples("a", 0, 60, **work),
+        *samples("a", 60, 420, **sparse, **STALLED["power and bandwidth"]),
+        *samples("a", 420, 480, **work),
+    ]
+    segments = load(fill(made_lake(tmp_path), rows, devices=[device("a")])).segments
+    assert segments.select("state", "perhaps_idle_ms", "perhaps_stalled_ms").rows() == [("active", 360_000, 0)]
