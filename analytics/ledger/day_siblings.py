@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analytics.ledger.columns import Codes, Mask, Places
+from analytics.ledger.columns import Codes, Ints, Mask, Places, run_starts
 from analytics.ledger.day_owners import Held
 from analytics.ledger.day_rows import DayRows
 from analytics.names import JOINER
@@ -40,12 +40,20 @@ def siblings(rows: DayRows, held: Held, running: Mask, at: Places, least_ms: int
         return found
     fell, still = _fallen(rows, held, np.flatnonzero(flat))
     minute = job * (1 << 32) + rows.start // MINUTE_MS
-    for state, these in ((STILL, fell | still), (FELL, fell)):
-        gpus = np.unique(np.stack([minute[these], rows.gpu[these].astype(np.int64)]), axis=1)[0]
-        moments, number = np.unique(gpus, return_counts=True)
-        together = np.setdiff1d(moments[number > 1], minute[mine & ~these])
-        found[these & np.isin(minute, together)] = state
+    for state, these in ((STILL, fell | still), (FELL, fell)) if still.any() else ((FELL, fell),):
+        at = np.flatnonzero(these)
+        moments, gpus = np.unique(minute[at[run_starts(minute[at], rows.gpu[at])]], return_counts=True)
+        others = minute[mine & ~these]
+        together = np.setdiff1d(moments[gpus > 1], others[run_starts(others)])
+        found[at[_among(minute[at], together)]] = state
     return found
+
+
+def _among(values: Ints, wanted: Ints) -> Mask:
+    """Return the values that are among some ascending ones."""
+    if not len(wanted):
+        return np.zeros(len(values), bool)
+    return np.asarray(wanted[np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)] == values)
 
 
 def _jobs(rows: DayRows, held: Held) -> Places:
