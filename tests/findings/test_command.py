@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "finding_id rule category sentence status gpus host user team job since gpu_hours basis energy_kwh cost currency confidence "
-    "failed_conditions reclaimable reclaimable_gpus evidence next_command simulated notes"
+    "failed_conditions reclaimable reclaimable_gpus evidence next_command simulated notes witnesses"
 )
 
 
