@@ -21,13 +21,14 @@ from analytics.ledger.day_stalls import (
     TINY_BYTES,
 )
 from analytics.ledger.resting_draws import resting_draws
+from analytics.states import IN_USE
 from analytics.workloads.ledger_rows import highest
 from analytics.workloads.model import Context, Says, Witness, once_per_context
 from fallow.clock import HOUR_MS
 from fallow.stall_evidence import ACTIVITY_MOST, HELD_DOWN_MOST, RestingDraw
 
 _EMPTY_MIN_PCT = 90.0
-_WATTS, _PERCENT, _BYTES, _RATE, _GPUS = "W", "%", "bytes", "bytes/s", "GPUs"
+_PERCENT, _RATE = "%", "bytes/s"
 _OF_HOURS = {
     "tensor_activity": ("tensor_active_mean_pct", _PERCENT, ACTIVITY_MOST["tensor_active_pct"]),
     "dram_activity": ("dram_active_mean_pct", _PERCENT, ACTIVITY_MOST["dram_active_pct"]),
@@ -55,7 +56,7 @@ def stall_witnesses(
     return (
         *_of_cards(context, rows, hours, is_kept=is_kept),
         *_of_host(context, rows, hours, is_kept=is_kept),
-        _of_job(siblings, working),
+        _told("other_stalled_gpus", siblings, "GPUs", "work" if working else "stalled" if siblings else "nothing"),
     )
 
 
@@ -64,14 +65,14 @@ def _of_cards(context: Context, rows: pl.DataFrame, hours: pl.DataFrame, *, is_k
     draw = draws.pop() if len(draws) == 1 else None
     most_w = None if draw is None or isnan(draw.spinning_w) else draw.spinning_w
     counted = rows.filter(pl.col("counter_ms") > 0)
-    yield _limited("power", _mean(rows, "power_mean_w", SPAN_MS), _WATTS, most_w, most_w)
+    yield _limited("power", _mean(rows, "power_mean_w", SPAN_MS), "W", most_w, most_w)
     mean_w = _value(counted, pl.col("energy_mj").sum() / pl.col("energy_ms").sum())
-    yield _limited("energy_counter", mean_w, _WATTS, most_w, most_w)
+    yield _limited("energy_counter", mean_w, "W", most_w, most_w)
     units = {"sm_activity": (_mean(rows, "sm_active_mean_pct", SPAN_MS), _PERCENT, ACTIVITY_MOST["sm_active_pct"])}
     units |= {name: (_mean(hours, column), unit, most) for name, (column, unit, most) in _OF_HOURS.items()}
     still = {"sm_activity": FEW_SMS_PCT, "nvlink_traffic": None}
     for name, (value, unit, most) in units.items():
-        yield _limited(name, value, unit, still.get(name, most), most) if not is_kept else _silent(name, value, unit)
+        yield _limited(name, value, unit, still.get(name, most), None if is_kept else most)
     known = hours.filter(pl.col("throttled_known_ms") > 0)
     slowed = pl.sum_horizontal(*(pl.col(name).sum() for name in _THROTTLED[:2])) / pl.col(_THROTTLED[2]).sum()
     yield _limited("clocks_held_down", _value(known, 100 * slowed), _PERCENT, None, 100 * HELD_DOWN_MOST)
@@ -89,16 +90,18 @@ def _of_host(context: Context, rows: pl.DataFrame, hours: pl.DataFrame, *, is_ke
     is_quiet = is_kept and cpu_pct is not None and cpu_pct <= QUIET_CPU_PCT
     is_busy = (_value(met, pl.col("cpu_util_mean_pct").max()) or 0.0) >= BUSY_CPU_PCT
     yield _told("process_cpu_max", cpu_pct, _PERCENT, "work" if is_busy else "stalled" if is_quiet else "nothing")
-    yield _limited("host_traffic", _mean(hours, "moved"), _RATE, None, MOVED_BYTES_PER_S)
+    most = None if _beside_work(context, rows) else MOVED_BYTES_PER_S
+    yield _limited("host_traffic", _mean(hours, "moved"), _RATE, None, most)
     used: int | None = highest(rows, "mem_used_max_bytes")
-    if is_kept:
-        yield _limited("memory_max", used, _BYTES, TINY_BYTES, TINY_BYTES)
-    else:
-        yield _silent("memory_max", used, _BYTES)
+    tiny = TINY_BYTES if is_kept else None
+    yield _limited("memory_max", used, "bytes", tiny, tiny)
 
 
-def _of_job(siblings: int | None, working: int) -> Witness:
-    return _told("other_stalled_gpus", siblings, _GPUS, "work" if working else "stalled" if siblings else "nothing")
+def _beside_work(context: Context, rows: pl.DataFrame) -> bool:
+    """Return whether other GPUs of the hosts work meanwhile: then the host's traffic is theirs."""
+    beside = pl.col("host").is_in(rows["host"].implode()) & ~pl.col("gpu").is_in(rows["gpu"].implode())
+    met = (pl.col("time") < rows["end"].max()) & (pl.col("end") > rows["time"].min())
+    return not context.inside.segments.filter(beside & met & pl.col("state").is_in(IN_USE)).is_empty()
 
 
 @once_per_context
@@ -139,7 +142,3 @@ def _limited(name: str, value: float | None, unit: str, still: float | None, mos
 
 def _told(name: str, value: float | None, unit: str, says: Says) -> Witness:
     return Witness(name, value, unit, None, None if value is None else says)
-
-
-def _silent(name: str, value: float | None, unit: str) -> Witness:
-    return _told(name, value, unit, "nothing")

@@ -199,7 +199,10 @@ def test_bursts_by_a_timer_are_a_keep_alive_and_other_bursts_are_work(tmp_path: 
         "requests": (blips("requests", random, 3600), {"cpu_util_pct": 1.0}),
         "loader": (blips("loader", timer, 3600), {"cpu_util_pct": 150.0}),
         "weights": (blips("weights", timer, 3600, mem_used_bytes=20 * GB), {"cpu_util_pct": 1.0}),
-        "hoarder": (blips("hoarder", timer, 3600, mem_used_bytes=20 * GB), {"cpu_util_pct": 1.0, "command": "keep-gpu"}),
+        "hoarder": (
+            blips("hoarder", timer, 3600, mem_used_bytes=20 * GB),
+            {"cpu_util_pct": 1.0, "command": "keep-gpu"},
+        ),
         "unlisted": (blips("unlisted", timer, 3600), {}),
         "steady": (
             samples("steady", 0, 3600, gpu_util_pct=20.0, process_count=1, mem_used_bytes=GB, power_w=180.0),
