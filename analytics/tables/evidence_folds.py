@@ -62,7 +62,7 @@ def _folds(listed: Sequence[Recommendation], review: ScopedReview) -> Iterator[F
         yield Fold(
             key=each.recommendation_id,
             title=decision(each),
-            facts=tuple(_facts(each)),
+            facts=(*_facts(each), *(fact for finding in found[: place < _IN_FULL] for fact in witness_facts(finding))),
             lines=tuple(lines),
             command=each.next_command,
         )
@@ -77,8 +77,6 @@ def _facts(each: Recommendation) -> Iterator[tuple[str, Cell]]:
     if risk.tested is not None:
         yield tr("shortfall"), shortfall_words(risk.tested)
     yield tr("GPUs"), _named(gpus, _NAMED if each.ranked else _NAMED_UNRANKED)
-    if each.finding is not None and each.ranked:
-        yield from witness_facts(each.finding)
     if each.confidence.failed and not each.evidence:
         yield tr("less certain because"), SentenceList(each.confidence.failed)
 

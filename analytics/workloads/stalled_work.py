@@ -17,7 +17,7 @@ from analytics.ledger.day_stalls import POLLING_PCT
 from analytics.states import IN_USE
 from analytics.workloads.commands import Ties, ending_command, look_command, on_host, own_processes, ties
 from analytics.workloads.finding_parts import counted, label
-from analytics.workloads.ledger_rows import gpu_ms_of, highest, newest_source, one_job
+from analytics.workloads.ledger_rows import gpu_ms_of, newest_source, one_job
 from analytics.workloads.model import Context, EvidenceValue, Witness, once_per_context
 from analytics.workloads.processes import programs, serving_gpus, work_segments
 from analytics.workloads.rule import UNASKED, Candidate
@@ -188,11 +188,8 @@ def _numbers(context: Context, segments: pl.DataFrame, now: Sequence[str]) -> di
     return {
         "gpus_stalled_now": len(now),
         "stalled_gpu_hours": gpu_ms_of(segments) / HOUR_MS,
-        **{
-            name: mean_over_time(segments, name) for name in ("gpu_util_mean_pct", "power_mean_w", "sm_active_mean_pct")
-        },
+        "gpu_util_mean_pct": mean_over_time(segments, "gpu_util_mean_pct"),
         "idle_draw_w": _idle_draw_w(context, segments),
-        "mem_used_max_bytes": highest(segments, "mem_used_max_bytes"),
         "commands": "+".join(sorted(commands)) or None,
     }
 
