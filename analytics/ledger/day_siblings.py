@@ -1,7 +1,7 @@
 """GPUs of one job that fall together from work to a flat draw: what the other cards' sensors say against work.
 
-A collective that hangs stops every rank within seconds, and kernels that only wait draw the same power second by second. Work
-does not: its draw moves by more than FLAT_STEP from row to row. Two phases of work may differ in draw, but neither is flat.
+A collective that hangs stops every rank within seconds, and kernels that only wait draw the same power row after row. The draw of
+work moves. At a power limit it may be flat, but then it has not fallen on every GPU of the job.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 Utilization says that a kernel is resident, not that it does anything. The kernel of a hung collective, a kernel whose process is
 gone and the bursts of a keep-alive all read as work. Other witnesses tell them apart: the power against the model's own draw, the
-activity of the card's units, its traffic, the process list, the other GPUs of the job (analytics/ledger/day_siblings), the CPU time of the processes and what the host reads and writes. Utilization beside
-memory in which no context fits is a wrong reading and no stall (analytics/contradictions).
+activity of the card's units, its traffic, the process list, the other GPUs of the job (analytics/ledger/day_siblings), the CPU
+time of the processes and what the host reads and writes. Utilization beside memory in which no context fits is a wrong reading and
+no stall (analytics/contradictions).
 
 One witness never decides. A row counts as *waiting* where at least two independent witnesses agree and none contradicts; where one
 alone speaks it counts as *doubtful*, which figures state as a bound. When in doubt it is work:
