@@ -5,7 +5,7 @@ One frame for the rules about stalled GPUs, and the evidence that they share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -29,6 +29,8 @@ HUNG, WAITS_FOR_RANK, UNOWNED, KEPT = "hung", "waits for a rank", "without a pro
 
 _ENDED = (HUNG, KEPT)
 """Kinds of which the next command ends the work."""
+_OF_DRAW = {"power", "energy_counter", "other_stalled_gpus"}
+"""Witnesses that power sensors alone make."""
 
 MOSTLY = 0.9
 """A process list counts as empty for at least this share of a stalled segment."""
@@ -157,6 +159,7 @@ def stalled_candidates(
     for (whose, user), own in rows.group_by("whose", "user", maintain_order=True):
         segments, said = own.drop("whose", "kind", "work", "episode"), more(own)
         now, host = still_going(context, segments), str(segments["host"].mode().sort()[0])
+        witnesses = _witnesses(context, own, is_kept=kind == KEPT)
         bound, name = ties(context, now) if kind in _ENDED else Ties(), None if user is None else str(user)
         yield Candidate(
             segments,
@@ -164,12 +167,17 @@ def stalled_candidates(
             user=name,
             source=UNASKED if kind == UNOWNED else newest_source(segments),
             numbers={**_numbers(context, segments, now), **said.numbers},
-            failed=[_draws_much(context, segments), bound.failed if kind in _ENDED else [], said.failed],
+            failed=[
+                _draws_much(context, segments),
+                _drawn_alone(witnesses),
+                bound.failed if kind in _ENDED else [],
+                said.failed,
+            ],
             reclaimable_gpus=() if bound or kind == WAITS_FOR_RANK or not said.ends_work else now,
             next_command=said.next_command
             or _command(context, host, now, name, ends_work=kind in _ENDED and said.ends_work),
             notes=said.notes,
-            witnesses=_witnesses(context, own, is_kept=kind == KEPT),
+            witnesses=witnesses,
             is_promised=False,
         )
 
@@ -213,6 +221,13 @@ def _draws_much(context: Context, segments: pl.DataFrame) -> list[str]:
         return []
     mean, idle = Number(mean_w), Number(idle_w)
     return [tr("the GPUs draw {mean} W, where idle cards of this model draw {idle} W", mean=mean, idle=idle)]
+
+
+def _drawn_alone(witnesses: Iterable[Witness]) -> list[str]:
+    """Return a failure if nothing but the draw of the cards, of one or of all of a job, speaks against work."""
+    if {each.name for each in witnesses if each.says == "stalled"} - _OF_DRAW:
+        return []
+    return [tr("only the draw of the cards speaks against work")]
 
 
 def _command(context: Context, host: str, now: Sequence[str], user: str | None, *, ends_work: bool) -> str:

@@ -13,7 +13,11 @@ from fallow.clock import format_ms
 from tests.findings.one_rule import found, only_of
 from tests.findings.scenarios.builder import H100, Fleet
 from tests.findings.scenarios.situations import train
-from tests.findings.scenarios.stalled import hang, rank_at_work_half_of_the_time, rank_that_tokenizes_on_the_cpu
+from tests.findings.scenarios.stalled import (
+    hang,
+    rank_at_work_half_of_the_time,
+    rank_that_tokenizes_on_the_cpu,
+)
 from tests.lakes import made_lake
 from tests.promises.site import Site
 
@@ -139,6 +143,15 @@ def test_each_witness_is_a_row_of_evidence_and_one_that_was_not_measured_says_so
     # nine minutes have no whole hour of their own, and an hour's mean would be that of the work before
     (short,) = found("hung_job", hung_fleet(days_of_hang=9 / 1440))
     assert {each.name for each in short.witnesses if each.value is None} >= {"tensor_activity", "host_traffic"}
+
+
+def test_confidence_is_lower_where_only_the_draw_speaks_against_work() -> None:
+    fleet, alone = Fleet(0.2, interval_s=10), "only the draw of the cards speaks against work"
+    hang(fleet, fleet.host("h1", H100, 2), fleet.between(0.1))
+    assert alone not in only_of("hung_job", fleet).confidence.failed  # tensor cores and memory rest
+    for gpu in fleet.gpus:
+        gpu.sm = gpu.dram = gpu.tensor = np.full(fleet.rows, np.nan)
+    assert alone in only_of("hung_job", fleet).confidence.failed
 
 
 def test_a_witness_of_work_beside_a_straggler_speaks_for_work() -> None:
