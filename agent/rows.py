@@ -10,6 +10,8 @@ from typing import TypeAlias, TypedDict
 
 
 class GpuRow(TypedDict, total=False):
+    """A row of the `gpu` table."""
+
     time: int
     gpu: str
     interval_ms: int
@@ -56,6 +58,8 @@ class GpuRow(TypedDict, total=False):
 
 
 class ProcessRow(TypedDict, total=False):
+    """A row of the `process` table."""
+
     time: int
     gpu: str
     interval_ms: int
@@ -84,6 +88,8 @@ class ProcessRow(TypedDict, total=False):
 
 
 class HostRow(TypedDict, total=False):
+    """A row of the `host` table."""
+
     time: int
     interval_ms: int
     cpu_util_pct: float | None
@@ -101,6 +107,8 @@ class HostRow(TypedDict, total=False):
 
 
 class DeviceRow(TypedDict, total=False):
+    """A row of the `device` table."""
+
     time: int
     gpu: str
     parent_gpu: str | None
@@ -126,6 +134,8 @@ class DeviceRow(TypedDict, total=False):
 
 
 class ServingRow(TypedDict, total=False):
+    """A row of the `serving` table."""
+
     time: int
     interval_ms: int
     endpoint: str | None
@@ -146,6 +156,8 @@ class ServingRow(TypedDict, total=False):
 
 
 class EventRow(TypedDict, total=False):
+    """A row of the `event` table."""
+
     time: int | None
     gpu: str | None
     kind: str
@@ -154,6 +166,8 @@ class EventRow(TypedDict, total=False):
 
 
 class AgentRow(TypedDict, total=False):
+    """A row of the `agent` table."""
+
     time: int
     interval_ms: int
     version: str | None
@@ -173,6 +187,8 @@ class AgentRow(TypedDict, total=False):
 
 
 class AllocationRow(TypedDict, total=False):
+    """A row of the `allocation` table."""
+
     time: int
     gpu: str | None
     end: int | None
@@ -204,6 +220,8 @@ class AllocationRow(TypedDict, total=False):
 
 
 class Rows(TypedDict, total=False):
+    """Rows by table."""
+
     gpu: list[GpuRow]
     process: list[ProcessRow]
     host: list[HostRow]
