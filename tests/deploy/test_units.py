@@ -226,7 +226,7 @@ def flags_of(name: str, words: str, add: Callable[[argparse.ArgumentParser], Non
 def test_the_dashboard_serves_this_machine_and_the_follower_keeps_its_state_where_it_may_write() -> None:
     args = flags_of(DASHBOARD, "dashboard", dashboard.add_arguments)
     assert (is_loopback(args.host), args.insecure) == (True, False)
-    flags_of(FOLLOW, "follow", follow.add_arguments)
+    flags_of(FOLLOW, "follow", follow.VERB.add_arguments)
     unit = settings_of(FOLLOW)
     assert f"XDG_STATE_HOME=/var/lib/{unit['StateDirectory'][0]}" in unit["Environment"]
 
