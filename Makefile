@@ -58,6 +58,8 @@ test:
 	step 'tests' $(PYTEST) -m 'not long and not hypothesis' $(PYTEST_ARGS); \
 	printf '\nAll checks passed in %s s\n' $$(($$(date +%s) - start))
 
+# long tests wait for servers, browsers and disks
+test-all: WORKERS = 3
 # with `make test` every case once
 test-all:
 	@start=$$(date +%s); set -e; $(INSTALL); $(STEP); $(TEMPORARY); \
