@@ -28,7 +28,7 @@ from analytics.workloads.ledger_rows import whole_hours
 from analytics.workloads.model import Context, EvidenceValue, of_gpus
 from analytics.workloads.rule import Candidate, HistoryNeed, Rule
 from analytics.workloads.runs import NEED_MARGIN, PEAK_MAX_SHARE
-from analytics.workloads.smaller_cards import UNMEASURED_BANDWIDTH, saving_of
+from analytics.workloads.smaller_cards import UNMEASURED_BANDWIDTH, no_bfloat16, saving_of
 from fallow.clock import HOUR_MS
 
 OBSERVED_MIN_H = 72
@@ -108,7 +108,10 @@ def _replica_hours(context: Context) -> pl.DataFrame:
 def _group_findings(context: Context, group: pl.DataFrame) -> Iterator[Candidate]:
     together = group.group_by("time").agg(
         replicas=pl.len(),
-        waits=pl.col("waiting_requests_max").max() > 0,
+        # a replica that does not tell may queue
+        waits=pl.when(
+            (pl.col("waiting_requests_max") > 0).any() | (pl.col("waiting_requests_max").null_count() == 0)
+        ).then(pl.col("waiting_requests_max").max() > 0),
         **{name: pl.when(pl.col(name).null_count() == 0).then(pl.col(name).sum()) for name in _BUSY},
     )
     if group["requests"].max() == 0:  # without any request the replicas are held
@@ -129,7 +132,12 @@ def _group_findings(context: Context, group: pl.DataFrame) -> Iterator[Candidate
     last = group.filter(pl.col("time") == whole["time"].max())  # a rollout gives replicas other addresses
     about = last.sort("requests", "host", "endpoint").head(replicas - kept or replicas)
     gpus = sorted({gpu for own in about["gpus"] for gpu in own})
-    rows = context.inside.segments.filter(pl.col("gpu").is_in(gpus), pl.col("state").is_in(IN_USE))
+    rows = context.inside.segments.filter(
+        pl.col("gpu").is_in(gpus),
+        pl.col("state").is_in(IN_USE),
+        pl.col("job").is_in(group["job"].unique().to_list(), nulls_equal=True),  # others may have had these GPUs before
+        *(pl.col(name).eq_missing(pl.lit(group[name][0])) for name in ("user", "account")),
+    )
     if rows.is_empty() or not standbys(context).isdisjoint(gpus):
         return
     first = group.row(0, named=True)
@@ -267,6 +275,7 @@ def _smaller_unsure(context: Context, seen: pl.DataFrame, offer: Offer) -> list[
                 card=card.name,
             )
         ]
+    failed += no_bfloat16(offer)
     most = _smaller_card(context, seen, 1.0)
     if most is None or most[0].card != card:
         failed.append(tr("bursts: the busiest hour needed more than {card}", card=card.name))

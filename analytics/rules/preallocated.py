@@ -315,17 +315,17 @@ def cache_use(context: Context, runs: pl.DataFrame) -> CacheUse | None:
 def parameters_of(model: str) -> float | None:
     """Return the number of parameters in a model's name.
 
-    It is 8e9 for `Llama-3.1-8B-Instruct`, at most 56e9 for `Mixtral-8x7B`, and None for `Llama-4-Scout-17B-16E`, which
-    names the active ones.
+    It is 8e9 for `Llama-3.1-8B-Instruct`, at most 56e9 for `Mixtral-8x7B`, 7e9 for `OLMoE-1B-7B`, which also names the active
+    ones, and None for `Llama-4-Scout-17B-16E`, which names only these.
     """
     name = model.lower().replace("_", "-")
-    found = None if _EXPERTS.search(name) else _PARAMETERS.search(name)
-    return int(found[1] or 1) * float(found[2]) * 1e9 if found else None
+    found = [] if _EXPERTS.search(name) else _PARAMETERS.findall(name)
+    return max((int(experts or 1) * float(billions) * 1e9 for experts, billions in found), default=None)
 
 
 def bytes_per_parameter(model: str) -> float:
-    """Return the bytes per parameter: 2 unless the name shows quantised weights."""
+    """Return the bytes per parameter: 2 unless the name shows quantised weights; of `GPTQ-Int8`, 1."""
     name = model.lower()
-    if _HALF_BYTE.search(name):
-        return 0.5
-    return 1.0 if _ONE_BYTE.search(name) else 2.0
+    if _ONE_BYTE.search(name):
+        return 1.0
+    return 0.5 if _HALF_BYTE.search(name) else 2.0

@@ -178,9 +178,14 @@ def _failures(context: Context, workloads: pl.DataFrame, present: Offer, offer: 
         failed.append(
             tr("SM activity and memory bandwidth were not measured, so the time with any kernel is used instead")
         )
-    if offer.card.year < BFLOAT16_SINCE:
-        failed.append(tr("{card} has no bfloat16, and the workload's number formats are unknown", card=offer.card.name))
-    return failed
+    return [*failed, *no_bfloat16(offer)]
+
+
+def no_bfloat16(offer: Offer) -> list[str]:
+    """Return the condition that a card without bfloat16 fails."""
+    if offer.card.year >= BFLOAT16_SINCE:
+        return []
+    return [tr("{card} has no bfloat16, and the workload's number formats are unknown", card=offer.card.name)]
 
 
 def _slower(present: Offer, offer: Offer) -> list[str]:

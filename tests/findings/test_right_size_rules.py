@@ -16,8 +16,9 @@ from analytics.workloads.cards import Demand, Offer, Shelf, job_kind, product_la
 from analytics.workloads.finding_parts import ESTIMATED, SAVES_IN_A_PACKING
 from analytics.workloads.mig_profiles import first_fit, fits
 from analytics.workloads.sharing import CardSharer, groups, together
+from fallow.clock import HOUR_MS
 from tests.findings.one_rule import edges, finds_so_many, found, numbers_of, one_host, only_of
-from tests.findings.scenarios.builder import A30, A100_40, A100_80, GB, H100, L40S, V100, Fleet
+from tests.findings.scenarios.builder import A30, A100_40, A100_80, GB, H100, L40S, T4, V100, Fleet
 from tests.findings.scenarios.situations import serve, train
 
 if TYPE_CHECKING:
@@ -578,6 +579,16 @@ def test_a_name_without_a_size_leaves_the_need_unknown() -> None:
 # --- light traffic -----------------------------------------------------------------------------------------------------
 
 
+TRAFFIC: dict[str, Any] = {
+    "requests_per_s": 1.0,
+    "running_requests": 2.0,
+    "waiting_requests": 0.0,
+    "generated_tokens_per_s": 50.0,
+    "prompt_tokens_per_s": 0.0,
+    "model": "meta-llama/Llama-3.1-8B",
+}
+
+
 def traffic(
     replicas: int, util: Any = 10.0, kv: Any = 0.1, *, other: SimulatedCard | None = L40S, **metrics: Any
 ) -> Fleet:
@@ -585,14 +596,7 @@ def traffic(
     fleet = Fleet(8, interval_s=600)
     for number, gpu in enumerate(fleet.host("h1", H100, replicas, pool="serving")):
         serve(fleet, gpu, util=util(fleet) if callable(util) else util, mem_gb=76.0, pod=f"llm-{number}")
-        levels = {
-            "requests_per_s": 1.0,
-            "running_requests": 2.0,
-            "waiting_requests": 0.0,
-            "generated_tokens_per_s": 50.0,
-        }
-        levels |= {"model": "meta-llama/Llama-3.1-8B", "prompt_tokens_per_s": 0.0}
-        fleet.serving(gpu, kv_cache_used_ratio=kv(fleet) if callable(kv) else kv, **(levels | metrics))
+        fleet.serving(gpu, kv_cache_used_ratio=kv(fleet) if callable(kv) else kv, **(TRAFFIC | metrics))
     if other is not None:
         train(fleet, fleet.host("h2", other, 1), "bob", job="1002")
     return fleet
@@ -635,6 +639,30 @@ def test_a_smaller_card_is_not_named_in_doubt(fleet: Callable[[], Fleet]) -> Non
     assert found("light_traffic", fleet()) == []
 
 
+def test_a_server_answers_only_for_its_own_time_on_a_gpu() -> None:
+    fleet = Fleet(8, interval_s=600)
+    (gpu,) = fleet.host("h1", H100, 1, pool="serving")
+    train(fleet, gpu, "zoe", fleet.between(0, 4), job="77")
+    serve(fleet, gpu, fleet.between(4), util=10.0, mem_gb=76.0)
+    fleet.serving(gpu, fleet.between(4), kv_cache_used_ratio=0.1, **TRAFFIC)
+    train(fleet, fleet.host("h2", L40S, 1), "bob", job="1002")
+    each = only_of("light_traffic", fleet)
+    assert (each.gpu_ms, each.evidence.numbers["saving"]) == (96 * HOUR_MS, pytest.approx(96 * (6.88 - 1.861)))
+
+
+def test_a_card_without_bfloat16_is_named_with_that_doubt() -> None:
+    each = only_of("light_traffic", traffic(1, util=4.0, other=T4, model="Qwen/Qwen2.5-1.5B"))
+    assert each.evidence.numbers["recommended_card"] == T4.model
+    assert "T4 has no bfloat16, and the workload's number formats are unknown" in each.confidence.failed
+
+
+def test_a_replica_that_does_not_tell_its_queue_may_have_one() -> None:
+    fleet = traffic(3)
+    for row in fleet.extra["serving", "h1"]:
+        row["waiting_requests"] = None if "8001" in str(row["endpoint"]) else 0.0
+    assert "whether requests wait is not known" in only_of("light_traffic", fleet).confidence.failed
+
+
 def test_replicas_for_redundancy_remain() -> None:
     three = only_of("light_traffic", traffic(3))
     assert (three.evidence.numbers["replicas_needed"], len(three.gpus)) == (2, 1)
@@ -649,6 +677,7 @@ def test_replicas_for_redundancy_remain() -> None:
 
 SIZES = {
     "meta-llama/Llama-3.1-8B-Instruct": 8e9,
+    "allenai/OLMoE-1B-7B-0924": 7e9,
     "Qwen/Qwen2.5-0.5B": 0.5e9,
     "mistralai/Mixtral-8x7B-v0.1": 56e9,
     "Qwen3-30B-A3B": 30e9,
@@ -661,7 +690,8 @@ SIZES = {
 
 def test_sizes_and_widths_in_names() -> None:
     assert {name: parameters_of(name) for name in SIZES} == pytest.approx(SIZES)
-    assert [bytes_per_parameter(name) for name in ("Llama-3-8B", "Llama-3-8B-FP8", "Llama-3-8B-AWQ")] == [2.0, 1.0, 0.5]
+    names = ("Llama-3-8B", "Llama-3-8B-FP8", "Llama-3-8B-AWQ", "Qwen2.5-7B-GPTQ-Int8", "Qwen2.5-7B-GPTQ-Int4")
+    assert [bytes_per_parameter(name) for name in names] == [2.0, 1.0, 0.5, 1.0, 0.5]
 
 
 # --- one recording of a GPU, seen in rows of one second up to a minute, leads to one verdict or to none ------------------
