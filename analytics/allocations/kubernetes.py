@@ -36,7 +36,7 @@ from analytics.importers.records import fault_of
 from analytics.importers.source import InputLimits, open_source
 from analytics.names import single_names
 from fallow.clock import MINUTE_MS, SECOND_MS
-from fallow.errors import InputError
+from fallow.errors import InputError, UsageError
 from fallow.schema import REQUEST
 
 _WITH_ADMISSION_MS = 10 * MINUTE_MS
@@ -365,7 +365,12 @@ class Kubernetes:
         )
 
     def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
-        """Return the allocations of all files, read together. Raises InputError."""
+        """Return the allocations of all files, read together. Raises InputError and UsageError."""
+        if args.cluster is not None and (not args.cluster.strip() or "@" in args.cluster):
+            raise UsageError(
+                f"--cluster '{args.cluster}' is not the name of a cluster",
+                "leave it out, or give the value that the label of --cluster-label has",
+            )
 
         def host_of(node: str) -> str:
             host = around.hosts.named(node, cluster=args.cluster)
@@ -417,5 +422,5 @@ def _file_report(export: ClusterExport, rows: ClusterRows) -> FileReport:
     again = len(export.objects) - rows.kept - rows.dropped.total()
     tally = Tally(dropped=rows.dropped)
     tally.drop("of a kind that tells nothing of GPUs", export.others)
-    tally.drop("also in another file, in a newer state", again)
+    tally.drop("listed more than once, of which the newest state counts", again)
     return tally.report(export.path, len(export.objects) + export.others, rows.kept)

@@ -268,8 +268,9 @@ class _Layout:
         if isinstance(listed, list) and listed:
             words = [("full" if each == 1 else "state") if isinstance(each, int) else str(each) for each in listed]
             windowed = sum("sliding" in word or "chunked" in word for word in words)
-            whole = sum("full" in word or word in ("attention", "hybrid", "global") for word in words)
-            return (len(words) - windowed - whole) * layers // len(words), windowed * layers // len(words)
+            # a kind of layer that is not known keeps keys and values, which is the safe side
+            stateful = sum(any(kind in word for kind in _data()["parts"]["stateful"]) for word in words)
+            return stateful * layers // len(words), windowed * layers // len(words)
         every = self.number("attention_interval")
         attention = self.value("attention_layers")
         if self.value("stateful"):

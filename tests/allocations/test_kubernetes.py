@@ -158,7 +158,7 @@ def test_an_end_belongs_to_the_last_that_agents_saw_of_a_pod(bring: Allocations,
 
 def test_an_object_in_two_files_counts_as_it_is_in_the_newer(bring: Allocations, lake: Lake) -> None:
     done = bring([pod("a", 0, 30, 90)], [pod("a", 0, 30)])
-    assert done.dropped == {"also in another file, in a newer state": 1}
+    assert done.dropped == {"listed more than once, of which the newest state counts": 1}
     assert [row["end"] for row in stored(lake)] == [ms(90)]
 
 
