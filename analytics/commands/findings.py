@@ -126,7 +126,7 @@ def _notes(given: VerbInputs, found: _Chosen) -> Iterator[str]:
     if low and not found.has_all:
         yield tr("{more}: --all", more=more_of_low(low))
     if hidden:
-        yield tr_many("{number} {finding|findings} snoozed; --all shows them", hidden)
+        yield tr_many("{number} {finding snoozed; --all shows it|findings snoozed; --all shows them}", hidden)
 
 
 def _about(given: VerbInputs) -> Iterator[str]:

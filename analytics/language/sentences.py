@@ -25,7 +25,7 @@ def tr(template: str, **values: Value) -> Sentence:
 def tr_many(template: str, number: int, **values: Value) -> Sentence:
     """Return the singular or plural form for the number, which the template has as `{number}`.
 
-    Words that differ are side by side in braces: `{number} {job waits|jobs wait} for {gpus} GPUs`.
+    Words that differ are side by side in braces: `{number} {job waits|jobs wait} for {gpus}`.
     """
     one, many = both_forms(template)
     return Sentence(one, _written({"number": number} | values), number, many)

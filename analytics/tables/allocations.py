@@ -19,6 +19,7 @@ from analytics.ledger.summary import ratio
 from analytics.states import OCCUPIED
 from analytics.tables.accounts import GROUP_TITLES
 from analytics.tables.table import Cell, Column, Kind, Table, column, fact, for_programs, rows_column, single
+from analytics.workloads.model import gpus_of
 from fallow.clock import Window
 
 _DISAGREEING = 5
@@ -194,10 +195,10 @@ def request_list(found: Sequence[ListedRequest]) -> Table | None:
         return None
     waiting = [each for each in found if each.withdrawn is None]
     jobs = sum(each.tasks for each in waiting)
-    gpus = Number(sum(each.gpus * each.tasks for each in waiting if each.gpus is not None))
+    gpus = gpus_of(sum(each.gpus * each.tasks for each in waiting if each.gpus is not None))
     unknown = sum(each.tasks for each in waiting if each.gpus is None)
     withdrawn = sum(each.tasks for each in found) - jobs
-    parts = [tr_many("{number} {job waits|jobs wait} for {gpus} GPUs", jobs, gpus=gpus)]
+    parts = [tr_many("{number} {job waits|jobs wait} for {gpus}", jobs, gpus=gpus)]
     if unknown:
         parts.append(tr_many("{number} of unknown size", unknown))
     if waiting:

@@ -91,7 +91,7 @@ def test_snoozed_is_hidden_counted_and_shown_when_asked_for(held: Lake, run: Cal
     assert action.actor == Actor("zoe", os_user=os_user())
     assert listed(run) == []
     text = run()[1]
-    assert "1 finding snoozed; --all shows them" in text
+    assert "1 finding snoozed; --all shows it" in text
     assert ID not in text
     (finding,) = listed(run, "--all")
     assert (finding["status"], finding["notes"][0].endswith(": warm standby")) == ("snoozed", True)
