@@ -35,11 +35,15 @@ _VALUE_LONGEST = 200
 _MESSAGE_LONGEST = 1000
 
 _LONG_VALUE = re.compile(
-    rf"(?<!\w)'(?:[^']|(?<=\w)'(?=\w)){{{_VALUE_LONGEST},}}'(?!\w)"
+    r"(?P<columns>(?<!\S)--format=[A-Za-z,]+(?!\S))"
+    rf"|(?<!\w)'(?:[^']|(?<=\w)'(?=\w)){{{_VALUE_LONGEST},}}'(?!\w)"
     rf'|(?<!\w)"[^"]{{{_VALUE_LONGEST},}}"(?!\w)'
     rf"|\S{{{_VALUE_LONGEST + 1},}}"
 )
-"""A long value in a message: quoted text, in which apostrophes stand between letters, or text without a blank."""
+"""A long value in a message: quoted text, in which apostrophes stand between letters, or text without a blank.
+
+The columns in a command that a hint gives stay whole: people copy it.
+"""
 
 
 class FallowError(Exception):
@@ -62,7 +66,7 @@ def _shortened(text: str) -> str:
     A text of more than 1,000 characters is cut to its first and last 200: such a text has a value with blanks and without
     quotes, and ends with the reason.
     """
-    short = _LONG_VALUE.sub(lambda value: f"{value[0][:_VALUE_LONGEST]}…", text)
+    short = _LONG_VALUE.sub(lambda value: value["columns"] or f"{value[0][:_VALUE_LONGEST]}…", text)
     if len(short) > _MESSAGE_LONGEST:
         return f"{short[:_VALUE_LONGEST]}…{short[-_VALUE_LONGEST:]}"
     return text if short == text else short  # an unchanged text keeps its type, so that it can be translated

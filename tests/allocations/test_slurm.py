@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from analytics.allocations.slurm_output import duration_ms, expand, gpu_count, gpu_model, task_count
+from analytics.allocations.slurm_output import EXPORT, duration_ms, expand, gpu_count, gpu_model, task_count
 from analytics.capacity.jobs import load_jobs
 from fallow import parquet, schema
 from fallow.lake import LakeFile
@@ -303,6 +303,10 @@ def test_what_cannot_be_used_is_named_and_nothing_is_written(
     assert (done.code, done.out) == (1, "")
     assert all(part in done.err for part in (said, "allocations.txt", "; "))  # what, where, and the remedy
     assert holds_nothing(lake)
+
+
+def test_the_command_of_a_remedy_is_whole(allocations: Allocations, file: File) -> None:
+    assert allocations("import", "slurm", file("JobID|Start\n")).err.endswith(f"export it with: {EXPORT}\n")
 
 
 def test_zones_that_cannot_be_are_named(write_text: Allocations) -> None:
