@@ -151,10 +151,10 @@ def measured_tokens(context: Context, gpus: Collection[str] | None = None) -> tu
     is_known, is_seen = (
         pl.col(name).cast(pl.Int64).sum() >= KNOWN_MIN * HOUR_MS * pl.len() for name in ("energy_ms", "observed_ms")
     )
-    cost, used = pl.col("rate") * pl.col("part"), pl.col("gpu_util_mean_pct") / 100
+    cost, used = pl.col("rate") * pl.col("share"), pl.col("gpu_util_mean_pct") / 100
     is_priced = pl.col("rate").is_not_null().all()
     found = own.group_by("served", "card", *_PAYER).agg(
-        gpu_ms=(pl.col("part") * HOUR_MS).sum(),
+        gpu_ms=(pl.col("share") * HOUR_MS).sum(),
         prompt_tokens=pl.when(pl.col("prompt_tokens").null_count() == 0).then(pl.col("prompt_tokens").sum()),
         tokens=pl.col("tokens").sum(),
         most_running=pl.col("running_requests_max").max(),
@@ -171,7 +171,7 @@ def measured_tokens(context: Context, gpus: Collection[str] | None = None) -> tu
 def _server_hours(context: Context) -> pl.DataFrame:
     """Return hours of a server on a GPU.
 
-    `gpu`, `served`, `card`, `namespace`, `team`, `part` (share of the hour), `tokens` and `prompt_tokens` (this GPU's share), `rate`, energy and utilization.
+    `gpu`, `served`, `card`, `namespace`, `team`, `part` (share of the hour), `share` (of an hour of a GPU), `tokens` and `prompt_tokens` (this GPU's share), `rate`, energy and utilization.
     """
     since_ms = floor_ms(context.since_ms, HOUR_MS)  # the hour in which the observed time begins
     rows = context.rollups.serving(since_ms).filter(pl.col("gpu").is_not_null(), pl.col("scrape_count") > 0)
@@ -183,12 +183,23 @@ def _server_hours(context: Context) -> pl.DataFrame:
         tokens=pl.col("generated_tokens") / pl.col("gpus"), prompt_tokens=pl.col("prompt_tokens") / pl.col("gpus")
     )
     rows = _with_payers(context, rows)
-    inventory, rate_of = context.inventory, context.costs.rate_of
+    inventory, is_instance = context.inventory, pl.col("gpu").str.starts_with(MIG_PREFIX)
     known = rows.filter(pl.col("gpu").is_in(list(inventory.devices)))
-    schema = {"card": pl.String(), "rate": pl.Float64()}
-    priced = with_mapped(known, ("gpu",), schema, lambda gpu: (inventory.model(inventory.card_of(gpu)), rate_of(gpu)))
+    shares = context.whole.segments.filter(is_instance).group_by("gpu").agg(of_gpu=pl.col("gpu_share").last())
+    known = known.join(shares, on="gpu", how="left").with_columns(
+        share=pl.col("part") * pl.when(is_instance).then("of_gpu").otherwise(1.0)
+    )
+    known = _with_rates(context, known.drop_nulls("share"))
+    priced = with_mapped(known, ("gpu",), {"card": pl.String()}, lambda gpu: (inventory.model(inventory.card_of(gpu)),))
     measured = ("energy_mj", "energy_ms", "observed_ms", "gpu_util_mean_pct")
     return priced.join(context.rollups.hourly(*measured, since_ms=since_ms), on=("host", "gpu", "time"), how="left")
+
+
+def _with_rates(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return hours with `rate`, the price of an hour of the whole GPU at that time; null without a price."""
+    terms = [(gpu, each.since_ms, each.rate) for gpu, own in context.costs.terms.items() for each in own]
+    rates = pl.DataFrame(terms, schema={"gpu": pl.String, "time": pl.Int64, "rate": pl.Float64}, orient="row")
+    return rows.sort("time").join_asof(rates.sort("time"), on="time", by="gpu", check_sortedness=False)
 
 
 def _with_payers(context: Context, rows: pl.DataFrame) -> pl.DataFrame:

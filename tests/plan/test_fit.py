@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 import pytest
 
+from analytics.money.costs import Costs
 from analytics.money.prices import PriceBook
 from analytics.plan.fit import active_parameters, api_price, measured_tokens
 from analytics.plan.model_needs import MemoryNeed
@@ -22,6 +24,8 @@ from analytics.plan.seen_work import (
     times_as_long,
 )
 from analytics.workloads.cards import Demand, Offer, Shelf
+from analytics.workloads.ledger_rows import gpu_ms_of
+from fallow.clock import from_ms
 from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import A100_80, GB, H100, L40S, V100, Fleet
 from tests.findings.scenarios.situations import serve, train
@@ -187,6 +191,25 @@ def test_tokens_have_both_bases_of_opencost_and_an_estimated_rate(fleet_lake: La
 )
 def test_active_parameters_are_those_that_a_name_states_or_unknown(served: str, active: float | None) -> None:
     assert active_parameters(served) == active
+
+
+def test_tokens_of_instances_and_under_a_changed_price_cost_what_the_ledger_has(lake: Lake, tmp_path: Path) -> None:
+    fleet = Fleet(DAYS)
+    (gpu,) = fleet.host("h1", H100, 1)
+    instances = fleet.split(gpu, "3g.40gb", "2g.20gb")
+    for number, each in enumerate(instances):
+        serve(fleet, each, util=50.0, mem_gb=15, pod=f"llm-{number}")
+        fleet.serving(each, generated_tokens_per_s=10.0)
+    fleet.write(lake)
+    context = context_of(lake)
+    second = from_ms(fleet.moment(1.0)).date()
+    prices = tmp_path / "prices.csv"
+    prices.write_text(f"model,hourly,date\n{H100.model},3,2020-01-01\n{H100.model},5,{second}\n")
+    context = replace(context, costs=Costs(PriceBook.load(str(prices), "USD"), context.inventory))
+    own = context.inside.segments.filter(pl.col("gpu").is_in([each.uuid for each in instances]))
+    (found,) = measured_tokens(context)
+    assert (found.cost, found.gpu_ms) == (pytest.approx(context.costs.of(own)), pytest.approx(gpu_ms_of(own)))
+    assert found.cost == pytest.approx((24 * 3 + 24 * 5) * 5 / 7)
 
 
 def test_a_user_who_left_the_gpu_before_the_server_came_pays_for_no_token() -> None:
