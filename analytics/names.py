@@ -1,4 +1,4 @@
-"""Names of people and accounts: several are joined by `+`, so a single name contains none."""
+"""Names of people, accounts and clusters: several people are joined by `+`, so a single name contains none."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import polars as pl
 JOINER = "+"
 _INSTEAD = "\\"
 """A `+` inside a name separates a domain from a user (winbind); the usual sign is `\\`."""
+CLUSTER = pl.col("host").str.extract("@([^@]+)$", 1)
+"""The cluster in a host's name NODE@CLUSTER; null without one."""
 
 
 def single_name(name: str) -> str:

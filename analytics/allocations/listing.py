@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow.compute as pc
 
 from analytics.allocations.spans import FOREVER_MS, SHARE, known_allocations
+from analytics.names import CLUSTER
 from fallow import parquet, schema
 from fallow.clock import SECOND_MS, Window, to_ms
 from fallow.lake import Lake, LakeFile
@@ -92,20 +93,29 @@ def allocations_in(
     rows = known_allocations(allocations).filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
     now_ms = min(until_ms, measured_ms)
     counted = pl.col("gpu").is_null()
-    of_cluster = pl.col("host").str.extract("@([^@]+)$", 1)  # pods of two clusters may have one name
-    cluster = pl.when(pl.col("scheduler") == "kubernetes").then(of_cluster).alias("cluster")
-    grouped = rows.group_by("scheduler", "allocation_id", "start", cluster).agg(
-        pl.col("end").max(),
-        pl.col("host").unique().sort(),
-        pl.col(_OF_RUNS).max(),
-        on=pl.struct("host", "gpu").filter(~counted).unique(),
-        named=pl.col("gpu").drop_nulls().n_unique(),
-        counted=pl.col("host_gpu_count").filter(counted).sum(),
-        uncounted=(counted & pl.col("host_gpu_count").is_null()).any(),
-        any_counted=counted.any(),
+    # pods of two clusters may have one name
+    cluster = pl.when(pl.col("scheduler") == "kubernetes").then(CLUSTER).alias("cluster")
+    run = ["scheduler", "allocation_id", "start", "cluster"]
+    grouped = (
+        rows.with_columns(cluster)
+        .group_by(run)
+        .agg(
+            pl.col("end").max(),
+            pl.col("host").unique().sort(),
+            pl.col(_OF_RUNS).max(),
+            on=pl.struct("host", "gpu").filter(~counted).unique(),
+            named=pl.col("gpu").drop_nulls().n_unique(),
+            counted=pl.col("host_gpu_count").filter(counted).sum(),
+            uncounted=(counted & pl.col("host_gpu_count").is_null()).any(),
+            any_counted=counted.any(),
+        )
     )
-    run = ["scheduler", "allocation_id", "start"]
-    ended = allocations.rename({"time": "start"}).group_by(run).agg(ended=pl.col("end").is_not_null().any())
+    ended = (
+        allocations.rename({"time": "start"})
+        .with_columns(cluster)
+        .group_by(run)
+        .agg(ended=pl.col("end").is_not_null().any())
+    )
     grouped = grouped.join(ended, on=run, how="left", nulls_equal=True)
     gpus = pl.when("uncounted").then("gpu_count").otherwise(pl.col("named") + pl.col("counted"))
     runs = ~pl.col("ended") & (pl.col("end") > measured_ms)
@@ -117,7 +127,7 @@ def allocations_in(
         end=pl.when(~runs & (pl.col("end") < FOREVER_MS)).then("end"),
         unplaced_gpus=unplaced,
     )
-    ordered = table.sort("start", "allocation_id", "scheduler", nulls_last=True)
+    ordered = table.sort("start", "allocation_id", "scheduler", "cluster", nulls_last=True)
     return [_listed_allocation(row, indices) for row in ordered.iter_rows(named=True)]
 
 

@@ -17,6 +17,7 @@ from analytics.frames import with_mapped
 from analytics.language.quantities import Bytes, Number, Share
 from analytics.language.sentences import tr
 from analytics.mig import MIG_PREFIX
+from analytics.names import CLUSTER
 from analytics.rules.preallocated import CacheUse, bytes_per_parameter, parameters_of
 from analytics.states import IN_USE
 from analytics.workloads import waste
@@ -41,7 +42,7 @@ REDUNDANT = 2
 
 ANSWERED_MIN = 0.9
 STEADY_MIN = 0.9
-_GROUP = ("user", "account", "namespace", "model", "card")
+_GROUP = ("user", "account", "cluster", "namespace", "model", "card")
 _BUSY = (
     "kv_cache_used_max_ratio",
     "gpu_util_mean_pct",
@@ -53,7 +54,7 @@ _OF_CARD = ("mem_used_max_bytes", "dram_active_mean_pct")
 
 
 def light_traffic_findings(context: Context) -> Iterator[Candidate]:
-    """Yield a finding per user, account, namespace, served model and card: about the replicas with the fewest requests, or all."""
+    """Yield a finding per user, account, cluster, namespace, served model and card: about the replicas with the fewest requests, or all."""
     hours = _replica_hours(context)
     for group in hours.partition_by(_GROUP, maintain_order=True):
         yield from _group_findings(context, group)
@@ -96,7 +97,12 @@ def _replica_hours(context: Context) -> pl.DataFrame:
     hours = served.filter(alone).rename({"gpu": "on"}).join(used.rename({"gpu": "on"}), on=("host", "on", "time"))
     inventory = context.inventory
     known = hours.filter(pl.col("on").is_in(list(inventory.devices)))
-    carded = with_mapped(known, ("on",), {"card": pl.String()}, lambda gpu: (inventory.model(inventory.card_of(gpu)),))
+    carded = with_mapped(
+        known.with_columns(cluster=CLUSTER),
+        ("on",),
+        {"card": pl.String()},
+        lambda gpu: (inventory.model(inventory.card_of(gpu)),),
+    )
     return carded.group_by(*_GROUP, "host", "endpoint", "time").agg(
         pl.col(*_BUSY, *_OF_CARD).max(),
         pl.col("requests").max(),
@@ -174,6 +180,7 @@ def _group_findings(context: Context, group: pl.DataFrame) -> Iterator[Candidate
         rows,
         subject="|".join(
             (first["namespace"] or first["account"] or first["user"] or "", first["model"], first["card"])
+            + (() if first["cluster"] is None else (first["cluster"],))
         ),
         user=first["user"],
         numbers=numbers,

@@ -650,6 +650,19 @@ def test_a_server_answers_only_for_its_own_time_on_a_gpu() -> None:
     assert (each.gpu_ms, each.evidence.numbers["saving"]) == (96 * HOUR_MS, pytest.approx(96 * (6.88 - 1.861)))
 
 
+def test_replicas_of_two_clusters_do_not_stand_in_for_each_other() -> None:
+    fleet = Fleet(8, interval_s=600)
+    for host in ("h1@east", "h1@west"):
+        for gpu in fleet.host(host, H100, 3, pool="serving"):
+            serve(fleet, gpu, util=10.0, mem_gb=76.0, pod=f"llm-{gpu.index}")
+            fleet.serving(gpu, kv_cache_used_ratio=0.1, **TRAFFIC)
+    told = found("light_traffic", fleet)
+    assert [(each.host, each.evidence.numbers["replicas"], len(each.gpus)) for each in told] == [
+        ("h1@east", 3, 1), ("h1@west", 3, 1),
+    ]  # fmt: skip
+    assert len({each.finding_id for each in told}) == 2
+
+
 def test_a_card_without_bfloat16_is_named_with_that_doubt() -> None:
     each = only_of("light_traffic", traffic(1, util=4.0, other=T4, model="Qwen/Qwen2.5-1.5B"))
     assert each.evidence.numbers["recommended_card"] == T4.model

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from analytics.importers.model import TRUE_MS, Imported
+from analytics.names import CLUSTER
 from analytics.scraped.rows.scraped_rows import ENDED
 from fallow.clock import DAY_MS, MINUTE_MS
 
@@ -116,7 +117,6 @@ RUN_SCHEMA: dict[str, pl.DataType] = {
 kube-state-metrics has reported them."""
 
 _EVER = 2**62
-_CLUSTER = pl.col("host").str.extract("@([^@]+)$", 1)
 _NO_JOB = ("", "0", "-1")
 """Values by which exporters mark a missing job."""
 
@@ -165,7 +165,7 @@ def named_users(segments: pl.DataFrame) -> pl.DataFrame:
     job, pod, namespace = (pl.col(name).str.strip_chars() for name in ("slurm_job", "pod", "namespace"))
     named = segments.with_columns(
         scheduler=pl.when(_is_job()).then(pl.lit("slurm")).when(_is_pod()).then(pl.lit("kubernetes")),
-        allocation_id=pl.when(_is_job()).then(pl.coalesce(_CLUSTER + "/" + job, job)).otherwise(namespace + "/" + pod),
+        allocation_id=pl.when(_is_job()).then(pl.coalesce(CLUSTER + "/" + job, job)).otherwise(namespace + "/" + pod),
     )
     return named.drop_nulls("scheduler")
 
@@ -210,7 +210,7 @@ def _runs(segments: pl.DataFrame) -> pl.DataFrame:
     A job may begin on its hosts one after another. A pod that follows soon after it left, on a GPU that it did not have, is another pod of that name.
     """
     user = ["scheduler", "allocation_id", "cluster"]
-    ordered = segments.with_columns(cluster=_CLUSTER).sort(*user, "first_ms", nulls_last=True)
+    ordered = segments.with_columns(cluster=CLUSTER).sort(*user, "first_ms", nulls_last=True)
     left = pl.when("runs").then(_EVER).otherwise("until_ms")
     reach, own_reach = (left.cum_max().shift(1).over(by) for by in (user, list(RUN_KEY)))
     is_back = (pl.col("first_ms") <= own_reach + NEAR_MS).fill_null(value=False) | (pl.col("scheduler") == "slurm")
