@@ -136,12 +136,17 @@ def metrics_url(item: dict[str, Any]) -> str | None:
     named = [each for each, name in declared.items() if "metrics" in name]
     clear = named or list(declared)
     port = port or (clear[0] if len(clear) == 1 else "")
-    if status.get("phase") != "Running" or scrape == "false" or (spec.get("hostNetwork") and port not in declared):
+    if (
+        status.get("phase") != "Running"
+        or scrape.lower() == "false"
+        or (spec.get("hostNetwork") and port not in declared)
+    ):
         return None
     try:
         address = ip_address(str(status.get("podIP")))
     except ValueError:
         return None
+    address = getattr(address, "ipv4_mapped", None) or address  # ::ffff:127.0.0.1 is a loopback address too
     if not port or address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
         return None
     return f"{scheme}://{f'[{address}]' if address.version == 6 else address}:{port}/{path.removeprefix('/')}"

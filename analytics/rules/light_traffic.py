@@ -166,7 +166,10 @@ def _group_findings(context: Context, group: pl.DataFrame) -> Iterator[Candidate
         notes = [note, *unknown_because]
     else:
         numbers |= {"replicas_needed": kept, "saving": context.costs.of(rows)}
-        failed, notes = _fewer_unsure(kept, most), _fewer_notes(seen, usual, kept, numbers["tokens_p95_per_s"])
+        failed, notes = (
+            _fewer_unsure(kept, min(most, replicas)),
+            _fewer_notes(seen, usual, kept, numbers["tokens_p95_per_s"]),
+        )
         command = _look(first["namespace"])
         if smaller is not None:
             card = smaller[0].card.name
