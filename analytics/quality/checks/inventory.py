@@ -54,7 +54,9 @@ def simulated(data: Data) -> Iterator[Remark]:
     gpus = data.segments["gpu"].unique().sort()
     unreal = [gpu for gpu in gpus if data.inventory.simulated(gpu)]
     if unreal:
-        sentence = tr_many("{number} {GPU simulated: its|GPUs simulated: their} figures are no measurements", len(unreal))
+        sentence = tr_many(
+            "{number} {GPU simulated: its|GPUs simulated: their} figures are no measurements", len(unreal)
+        )
         if len(unreal) < len(gpus):
             sentence = tr(
                 "{part} of {all} GPUs simulated: their figures are no measurements",
