@@ -300,6 +300,13 @@ def test_nodes_of_a_named_cluster_are_the_hosts_that_exporters_name_with_its_lab
     assert [row["host"] for row in stored(lake)] == ["gn1.example@west", "gn2@west"]
 
 
+@pytest.mark.parametrize("name", ["", " ", "a@b"])
+def test_a_cluster_without_a_name_is_refused(allocations: Allocations, file: File, lake: Lake, name: str) -> None:
+    done = allocations("import", "kubernetes", file(kubectl(pod("a", 0, 30, gpus=1)), "c.json"), "--cluster", name)
+    assert (done.code, f"--cluster '{name}' is not the name of a cluster" in done.err) == (2, True)
+    assert stored(lake) == []
+
+
 UUIDS = [("gpu-0", "GPU-3c0"), ("gpu-1", "GPU-3c1")]
 
 

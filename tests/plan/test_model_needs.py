@@ -151,6 +151,13 @@ def test_parts_for_pictures_that_a_file_does_not_describe_are_unknown() -> None:
     assert shape_of(LLAMA, "it").beside == 0
 
 
+def test_a_kind_of_layer_that_nobody_knows_keeps_its_keys_and_values() -> None:
+    kinds = {"layer_types": ["full_attention", "a_new_attention", "linear_attention", "sliding_attention"]}
+    found = shape_of(LLAMA | kinds, "it")
+    assert (found.state_layers, found.window_layers) == (8, 8)
+    assert found.kv_values(1) == shape_of(LLAMA, "it").kv_values(1) * 24 // 32
+
+
 ODD = (None, "x", -1, 0, 1.5, True, [], ["a"], [-1], [1.5], {}, {"a": {"weights": 3}}, 10**30, float("inf"))
 ODD_KEYS = {
     "layer_types",
