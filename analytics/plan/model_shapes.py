@@ -267,8 +267,8 @@ class _Layout:
         listed = self.value("layer_kinds")
         if isinstance(listed, list) and listed:
             words = [("full" if each == 1 else "state") if isinstance(each, int) else str(each) for each in listed]
-            windowed = sum("sliding" in word or "chunked" in word for word in words)
-            # a kind of layer that is not known keeps keys and values, which is the safe side
+            # a kind of layer that is not known keeps all keys and values, and so does a window of no known length
+            windowed = sum("sliding" in word or "chunked" in word for word in words) if self.window() else 0
             stateful = sum(any(kind in word for kind in _data()["parts"]["stateful"]) for word in words)
             return stateful * layers // len(words), windowed * layers // len(words)
         every = self.number("attention_interval")
