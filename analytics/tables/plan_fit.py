@@ -333,7 +333,9 @@ def _memory_notes(found: ModelFit) -> list[Sentence]:
         and tokens > shape.most_tokens
         and tr("By its file, the model takes at most {tokens} tokens at once.", tokens=shape.most_tokens),
         shape.file_bits
-        and tr("The model's files hold its weights in {bits} bits (quantization_config).", bits=shape.file_bits),
+        and tr(
+            "The model's files hold its weights in at most {bits} bits (quantization_config).", bits=shape.file_bits
+        ),
         shape.is_file_quantized
         and not shape.file_bits
         and tr("The model's files hold quantized weights of unknown bits (quantization_config): give --bits."),
