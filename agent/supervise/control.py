@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from agent.spool.spool import Spool
     from agent.supervise.fleet import HostGpus
     from agent.supervise.recorder import Recorder
+    from fallow.bell import Bell
     from fallow.clock import Clock
 
 
@@ -256,31 +257,6 @@ def _read_line(peer: socket.socket, longest: int, deadline_s: float) -> bytes:
 
 
 _OBEYED_S = 8.0  # the client waits for ten
-
-
-class Bell:
-    """A signal that any thread can ring and one loop waits for."""
-
-    def __init__(self) -> None:
-        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._poll = select.poll()
-        self._poll.register(self._fd, select.POLLIN)
-
-    def ring(self) -> None:
-        """End the current wait, or the next."""
-        with contextlib.suppress(OSError):  # closed already, or its pipe is full of rings
-            os.eventfd_write(self._fd, 1)
-
-    def wait(self, seconds: float) -> bool:
-        """Wait at most this long. Return whether the bell was rung."""
-        if not self._poll.poll(max(0.0, seconds) * 1000):
-            return False
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._fd)
-        return True
-
-    def close(self) -> None:
-        os.close(self._fd)
 
 
 class Orders:

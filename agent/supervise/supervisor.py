@@ -18,7 +18,7 @@ from agent.snapshot import SnapshotBoard
 from agent.spool.installation import begin_run, settle_installation
 from agent.spool.publishing import FINISH_S
 from agent.spool.spool import read_fact
-from agent.supervise.control import Bell, ControlServer, Orders
+from agent.supervise.control import ControlServer, Orders
 from agent.supervise.fleet import HostGpus
 from agent.supervise.known_gpus import KnownGpus, MissingGpus
 from agent.supervise.recorder import LanePlan, Recorder, Thinning
@@ -26,6 +26,7 @@ from agent.supervise.sources import Parts, boot_id
 from agent.supervise.surfaces import Notifier, Surfaces
 from agent.supervise.workers import StoppedError
 from fallow import __version__
+from fallow.bell import Bell
 from fallow.clock import Clock, SystemClock, floor_ms, format_ms
 from fallow.errors import FallowError, SpoolError
 from fallow.host_identity import machine_hash

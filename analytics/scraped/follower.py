@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -12,7 +11,7 @@ from analytics.importers.kinds import add_key_argument, pseudonyms_of
 from analytics.scraped.lake_writer import DayMerging, LakeWriter, WriterSettings
 from analytics.scraped.reading import ReadChunk, ReadingStoppedError, SiteReader, days
 from analytics.scraped.server.metrics_server import MetricsServer
-from analytics.scraped.service import follower_server, patience_ms, stop_at_signals
+from analytics.scraped.service import Stop, follower_server, patience_ms
 from analytics.scraped.source import ReadSpan, ScrapedSource, add_server_flags, server_settings
 from analytics.scraped.totals import ReadTotals
 from analytics.scraped.windows import WindowWork
@@ -350,14 +349,12 @@ def run(args: argparse.Namespace) -> int:
     settings = server_settings(
         args, prometheus__every=args.every, prometheus__late=args.late, follow__listen=args.listen
     )
-    stop = threading.Event()
-    stop_at_signals(stop)
-    clock = SystemClock()
+    clock, stop = SystemClock(), Stop()
     board = StatusBoard(clock, settings.integer("prometheus.every"))
     lake = Lake.at(settings.require("lake.path", "--lake"))
     require_marker(lake)
     follower = Follower(
-        ScrapedSource.of(settings), lake, _follow_settings(args, settings), clock, board, say, stop.is_set
+        ScrapedSource.of(settings), lake, _follow_settings(args, settings), clock, board, say, stop.is_asked
     )
     with ExitStack() as opened:
         opened.callback(follower.close)
@@ -369,9 +366,9 @@ def run(args: argparse.Namespace) -> int:
         return _follow(follower, stop, once=args.once)
 
 
-def _follow(follower: Follower, stop: threading.Event, *, once: bool) -> int:
+def _follow(follower: Follower, stop: Stop, *, once: bool) -> int:
     try:
-        while not stop.is_set():
+        while not stop.is_asked():
             pause_ms = follower.round()
             if once:
                 return 1 if follower.board.status.failing else 0

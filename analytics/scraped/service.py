@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Callable
 from types import FrameType
 
+from fallow.bell import Bell
 from fallow.clock import MINUTE_MS
 from fallow.exposition import ExposedSamples
 from fallow.http_server import HttpServer, MetricsPages
@@ -26,12 +26,22 @@ def follower_server(
     return HttpServer(address, pages.respond, "/metrics and /healthz", remedy)
 
 
-def stop_at_signals(stop: threading.Event) -> None:
-    """End the work when it next checks the event; a second signal ends it at once."""
+class Stop:
+    """The wish to end, from the first SIGINT or SIGTERM on; a second one ends the work at once."""
 
-    def ask(number: int, _: FrameType | None) -> None:
-        stop.set()
+    def __init__(self) -> None:
+        self._asked, self._bell = False, Bell()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._ask)
+
+    def _ask(self, number: int, _: FrameType | None) -> None:
         signal.signal(number, signal.default_int_handler)
+        self._asked = True
+        self._bell.ring()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, ask)
+    def is_asked(self) -> bool:
+        return self._asked
+
+    def wait(self, seconds: float) -> bool:
+        """Wait at most this long. Return whether the end is asked for."""
+        return self._asked or self._bell.wait(seconds)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from agent.supervise.control import Bell
+    from fallow.bell import Bell
     from fallow.config import Config
     from fallow.lake import Lake
     from tests.fakes.nvml import Gpu, Scenario

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.settings import AgentSettings
-from agent.supervise.control import Bell
 from agent.supervise.recorder import LanePlan, Thinning
 from agent.supervise.sources import Epochs
+from fallow.bell import Bell
 from fallow.clock import DAY_MS, HOUR_MS
 
 STEP_MS = 10_000

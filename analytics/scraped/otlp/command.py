@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import threading
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from analytics.scraped.lake_writer import DayMerging
 from analytics.scraped.otlp.delivery import DeliveryRounds, DeliveryState
 from analytics.scraped.otlp.receiver import PATH, Intake, otlp_receiver
 from analytics.scraped.otlp.spool import RequestSpool
-from analytics.scraped.service import follower_server, patience_ms, stop_at_signals
+from analytics.scraped.service import Stop, follower_server, patience_ms
 from analytics.scraped.serving_rows import SERVER_NAMES
 from fallow import config
 from fallow.clock import SECOND_MS, Clock, SystemClock, format_ms
@@ -112,8 +111,7 @@ def run(args: argparse.Namespace) -> int:
     settings = _settings(args)
     lake = Lake.at(settings.require("lake.path", "--lake"))
     require_marker(lake)
-    clock, stop = SystemClock(), threading.Event()
-    stop_at_signals(stop)
+    clock, stop = SystemClock(), Stop()
     every_ms = settings.integer("otlp.every")
     with ExitStack() as opened:
         spool = RequestSpool(Path(settings.require("otlp.spool", "--spool")), settings.integer("otlp.max_spool"))
@@ -127,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
         wanted = (metric_names(exporters) | SERVER_NAMES) - refused.keys()
         intake = Intake(spool, wanted, settings.integer("otlp.max_body"), clock, token, refused=refused)
         merging = DayMerging(
-            lake, settings.integer("compaction.grace"), settings.integer("compaction.lateness"), stop.is_set
+            lake, settings.integer("compaction.grace"), settings.integer("compaction.lateness"), stop.is_asked
         )
         rounds = DeliveryRounds(spool, exporters, lake, pseudonyms_of(args, settings), merging, clock, say)
         host, port = parse_listen(settings.text("otlp.listen"), "otlp.listen")
