@@ -195,7 +195,7 @@ def measure() -> Iterator[Figure]:
         groups = {
             "sets": sets,
             "cards": summed(rows, ["witnesses", "card"]),
-            "programs": summed(rows, ["witnesses", "program"]),
+            "programs": summed(rows.filter(pl.col("witnesses") == "agent"), ["program"]),
         }
         stored[name] = {group: found.to_dicts() for group, found in groups.items()}
         show(rows)
