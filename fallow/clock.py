@@ -76,7 +76,7 @@ class Window:
 
 
 def boot_time_s() -> float:
-    """Return the seconds since boot, by a clock that nobody sets and that runs on while the machine sleeps, unlike `time.monotonic`."""
+    """Return the seconds since boot, by a clock that is never set and, unlike `time.monotonic`, runs on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

@@ -148,10 +148,13 @@ def measured_tokens(context: Context, gpus: Collection[str] | None = None) -> tu
     """
     hours = _server_hours(context)
     own = hours if gpus is None else hours.filter(pl.col("gpu").is_in(list(gpus)))
+    is_utilized = pl.col("gpu_util_mean_pct").is_not_null()
     is_known, is_seen = (
-        pl.col(name).cast(pl.Int64).sum() >= KNOWN_MIN * HOUR_MS * pl.len() for name in ("energy_ms", "observed_ms")
+        each.cast(pl.Int64).sum() >= KNOWN_MIN * HOUR_MS * pl.len()
+        for each in (pl.col("energy_ms"), pl.col("observed_ms").filter(is_utilized))
     )
     cost, used = pl.col("rate") * pl.col("share"), pl.col("gpu_util_mean_pct") / 100
+    used = used.fill_null(used.mean())  # an hour that was not seen counts as the others, not as unused
     is_priced = pl.col("rate").is_not_null().all()
     found = own.group_by("served", "card", *_PAYER).agg(
         gpu_ms=(pl.col("share") * HOUR_MS).sum(),
