@@ -141,8 +141,8 @@ def test_pods_of_this_host_are_asked_without_credentials_or_redirects(agents: li
         assert [(row["health"], row["pod"]) for row in agent.round()] == [("unrecognised", "llm-0")]
         assert [each["kind"] for each in agent.scraper.take_incidents()] == ["serving_failed"]
         server.answer = ok(texts.vllm())
-        for _ in range(4):  # its address may be another pod's by now: a newer list has to say that it is not
-            agent.tick()
+        rounds = len(outdated)  # its address may be another pod's by now: a newer list has to say that it is not
+        wait_until(lambda: agent.tick() or len(outdated) >= rounds + 3)
         assert (len(server.loopback.requests), outdated[-1]) == (2, START_MS)
         listed[0] = replace(listed[0], listed_ms=START_MS + 1)
         agent.now_ms = agent.now_ms // ROUND_MS * ROUND_MS

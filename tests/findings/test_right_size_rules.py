@@ -683,6 +683,8 @@ def test_replicas_for_redundancy_remain() -> None:
     assert "instead, all 3 replicas would fit on L40S" in three.notes
     more = "each remaining replica would have up to 75 tokens/s; the most of one replica so far is 50"
     assert more in three.notes
+    burst = only_of("light_traffic", traffic(3, kv=lambda fleet: np.where(fleet.between(2, 2.2), 0.6, 0.1)))
+    assert "bursts: the busiest hour needed 3 replicas" in burst.confidence.failed
     two = only_of("light_traffic", traffic(2))
     redundancy = "one replica has no redundancy: requests fail while it restarts"
     assert (redundancy in two.confidence.failed, redundancy in three.confidence.failed) == (True, False)

@@ -172,6 +172,9 @@ def test_tokens_have_both_bases_of_opencost_and_an_estimated_rate(fleet_lake: La
     assert found.used_cost_per_million == pytest.approx(found.allocated_cost_per_million * 0.6, rel=0.03)
     assert found.tflops_per_gpu == pytest.approx(2 * 8e9 * 4 * 50 / 1e12, rel=0.02)
     assert found.peak_share == pytest.approx(3.2 / 362, rel=0.03)
+    assert replace(found, prompt_tokens=1000 * alone.tokens).peak_share is None, (
+        "tokens from a cache took no operations"
+    )
     assert replace(found, is_whole=False).peak_share is None, "a MIG instance has a part of the card's rate"
 
 
