@@ -178,6 +178,15 @@ def test_tokens_have_both_bases_of_opencost_and_an_estimated_rate(fleet_lake: La
     assert replace(found, is_whole=False).peak_share is None, "a MIG instance has a part of the card's rate"
 
 
+def test_an_hour_without_utilization_costs_the_used_share_of_the_others(tmp_path: Path) -> None:
+    fleet = Fleet(1.0)
+    (server,) = fleet.host("s1", L40S, 1, pool="serving")
+    serve(fleet, server, util=np.where(fleet.between(0.25, 0.3), np.nan, 60.0), mem_gb=20, pod="llm-0")
+    fleet.serving(server, model=SERVED, running_requests=4.0, generated_tokens_per_s=50.0, prompt_tokens_per_s=50.0)
+    (found,) = measured_tokens(context_of(fleet.write(made_lake(tmp_path / "lake"))))
+    assert found.used_cost == pytest.approx(0.6 * found.cost, rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("served", "active"),
     [
