@@ -252,28 +252,32 @@ def idle_while_waiting(waits: QueueWaits, open_ms: float) -> Table:
 
     `open_ms` is the idle time that rests on point samples alone.
     """
-    sums = waits.idle.group_by("pool", "kind").agg(pl.col("gpu_ms", "waited_ms").sum())
-    idle = {(pool, kind): (spent, waited) for pool, kind, spent, waited in sums.iter_rows()}
-    pools = sorted({pool for pool, _ in idle})
+    by_kind = waits.idle.group_by("pool", "kind").agg(pl.col("gpu_ms", "waited_ms").sum())
+    sums = {(pool, kind): (spent, waited) for pool, kind, spent, waited in by_kind.iter_rows()}
+    pools = sorted({pool for pool, _ in sums})
 
     def spent_in(kind: str) -> Callable[[str], int]:
-        return lambda pool: idle.get((pool, kind), (0, 0))[0]
+        return lambda pool: sums.get((pool, kind), (0, 0))[0]
 
-    def while_waiting(pool: str) -> int | None:
-        return None if waits.rows.is_empty() else sum(idle.get((pool, kind), (0, 0))[1] for kind in ("free", "unused"))
+    def while_waiting(pool: str) -> int:
+        return sum(sums.get((pool, kind), (0, 0))[1] for kind in ("free", "unused"))
 
     def withheld(pool: str) -> int:
         return sum(spent_in(kind)(pool) for kind in WITHHELD)
 
-    free, unused = (sum(map(spent_in(kind), pools)) for kind in ("free", "unused"))
+    idle = sum(sum(map(spent_in(kind), pools)) for kind in ("free", "unused"))
     return Table(
         name="idle_while_waiting",
         title=tr("Idle GPU time while jobs waited"),
         question=tr("How much GPU time was unallocated or unused, and how much of it while jobs waited?"),
         headline=tr(
-            "{free} GPU-hours were unallocated and {unused} were allocated but unused, without short pauses.",
-            free=GpuHours(free),
-            unused=GpuHours(unused),
+            "{idle} GPU-hours were unallocated or allocated but unused, without short pauses.", idle=GpuHours(idle)
+        )
+        if waits.rows.is_empty()
+        else tr(
+            "{waited} of {idle} GPU-hours that were unallocated or allocated but unused, without short pauses, passed while a job waited.",
+            waited=GpuHours(sum(map(while_waiting, pools))),
+            idle=GpuHours(idle),
         ),
         columns=(
             column("pool", tr("pool"), "pool", str),
@@ -285,7 +289,12 @@ def idle_while_waiting(waits: QueueWaits, open_ms: float) -> Table:
             ),
             column("unused_gpu_hours", tr("allocated but unused"), "gpu_hours", spent_in("unused")),
             column("unknown_gpu_hours", tr("not observed"), "gpu_hours", spent_in("unknown")),
-            column("waited_gpu_hours", tr("unallocated or unused while a job waited"), "gpu_hours", while_waiting),
+            column(
+                "waited_gpu_hours",
+                tr("unallocated or unused while a job of any pool waited"),
+                "gpu_hours",
+                lambda pool: None if waits.rows.is_empty() else while_waiting(pool),
+            ),
         ),
         rows=tuple(pools),
         notes=counted_note(open_ms),
