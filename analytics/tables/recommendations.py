@@ -306,24 +306,35 @@ def decision(each: Recommendation) -> str:
     place = plain(each.host) if each.host and JOINER not in each.host else place_name(each.pool)
     if each.kind.name == "off_peak":
         return tr("use the off-peak hours of {place}", place=place)
-    kept = each.action == "return" and not each.gpus_now
-    template = _DECISIONS.get("kept" if kept else each.kind.name)
-    if template is not None and (each.action != "right-size" or each.packing is not None):
-        return tr_many(template, number, place=place)
-    what = each.evidence[0].sentence if each.evidence else tr("with wasted time")
-    return tr_many("{number} {GPU|GPUs} on {place} {what}", number, place=place, what=what)
+    if each.action == "return" and not each.gpus_now:
+        return tr_many("keep {number} unused {GPU|GPUs} of {place}: the pool may need {it|them}", number, place=place)
+    template = _WASTED.get(each.kind.name)
+    if template is None or (each.action == "right-size" and each.packing is None):
+        what = each.evidence[0].sentence if each.evidence else tr("with wasted time")
+        return tr_many("{number} {GPU|GPUs} on {place} {what}", number, place=place, what=what)
+    return tr(_DECISIONS[each.action], gpus=tr_many(template, number, place=place))
 
 
 _DECISIONS: Mapping[str, str] = {
-    "kept": "keep {number} unused {GPU|GPUs} of {place}: the pool may need {it|them}",
-    "never_used": "release {number} {GPU|GPUs} of {place}, never used",
-    "left_free": "release {number} {GPU|GPUs} of {place}, unallocated for more than two weeks",
-    "surplus": "release {number} {GPU|GPUs} of {place} that {is|are} not needed",
-    "faulty": "repair {number} {GPU|GPUs} on {place} that {was|were} down",
-    "allocated_idle": "reclaim {number} {GPU|GPUs} on {place}, allocated without a process",
-    "held_idle": "reclaim {number} {GPU|GPUs} on {place}, held idle",
-    "oversized": "pack the workloads of {number} {GPU|GPUs} of {place} on fewer cards",
+    "return": "release {gpus}",
+    "release": "reclaim {gpus}",
+    "reclaim": "reclaim {gpus}",
+    "right-size": "pack the workloads of {gpus} on fewer cards",
+    "repair": "repair {gpus}",
+    "ask": "ask about {gpus}",
 }
+"""The recommendation by its action, so that it never names another one."""
+
+_WASTED: Mapping[str, str] = {
+    "never_used": "{number} {GPU|GPUs} of {place}, never used",
+    "left_free": "{number} {GPU|GPUs} of {place}, unallocated for more than two weeks",
+    "surplus": "{number} {GPU|GPUs} of {place} that {is|are} not needed",
+    "faulty": "{number} {GPU|GPUs} on {place} that {was|were} down",
+    "allocated_idle": "{number} {GPU|GPUs} on {place}, allocated without a process",
+    "held_idle": "{number} {GPU|GPUs} on {place}, held idle",
+    "oversized": "{number} {GPU|GPUs} of {place}",
+}
+"""The GPUs of a recommendation, by the kind of its waste."""
 
 
 def first_decisions(found: Recommendations, number: int) -> list[dict[str, Any]]:
