@@ -19,14 +19,15 @@ _LISTED = 12
 
 
 def timeline(own: FleetTimeline) -> Table:
-    """Return the timeline with a row per GPU, the most wasted first."""
+    """Return the timeline with a row per GPU, the most unused GPU-hours first."""
     rest = len(own.gpus) - _LISTED
 
-    def used_ms(place: int) -> int:
-        return sum(own.totals[place].state_ms[state] for state in IN_USE)
+    def unused_ms(place: int) -> int:
+        return own.totals[place].wasted_ms
 
     def neither_ms(place: int) -> int:
-        return own.totals[place].total_ms - own.totals[place].wasted_ms - used_ms(place)
+        used_ms = sum(own.totals[place].state_ms[state] for state in IN_USE)
+        return own.totals[place].total_ms - own.totals[place].wasted_ms - used_ms
 
     def share_column(key: str, title: str, spent_ms: Callable[[int], int]) -> Column:
         return column(key, title, "share", lambda place: Share(ratio(spent_ms(place), own.totals[place].total_ms)))
@@ -39,8 +40,8 @@ def timeline(own: FleetTimeline) -> Table:
         columns=(
             column("gpu", tr("GPU"), "gpu", lambda place: plain(own.gpus[place]), own.gpus.__getitem__),
             column("host", tr("host"), "host", lambda place: plain(own.hosts[place]), own.hosts.__getitem__),
-            share_column("unused_share", tr("unused"), lambda place: own.totals[place].wasted_ms),
-            share_column("used_share", tr("used"), used_ms),
+            column("unused_gpu_hours", tr("unused, GPU-hours"), "gpu_hours", unused_ms),
+            share_column("unused_share", tr("unused"), unused_ms),
             share_column("neither_share", tr("neither used nor unused"), neither_ms),
         ),
         rows=tuple(range(len(own.gpus))),
