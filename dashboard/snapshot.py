@@ -202,7 +202,7 @@ class LakeSnapshot:
         def make() -> _Window:
             own = replace(self.inputs, window=window, back=None)
             ledger = load_window_ledger(own, or_empty=or_empty, whole=self._ledger)
-            return _Window(Whole(own, ledger, shared=self._shared, keep=True), self._keep)
+            return _Window(Whole(own, ledger, shared=self._shared), self._keep)
 
         return self._windows.of((window, or_empty), make)
 

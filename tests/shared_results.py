@@ -87,16 +87,14 @@ def _shared_ledger(lake: Any, settings: Any, *, is_kept: bool, **rest: Any) -> A
     return _once(key, lambda: _load(lake, settings, **rest))
 
 
-def _shared_findings(
-    inputs: Any, ledger: Any, inventory: Any = None, now_ms: int | None = None, *, keep: bool = False
-) -> Any:
+def _shared_findings(inputs: Any, ledger: Any, inventory: Any = None, now_ms: int | None = None) -> Any:
     now_ms = SystemClock().now_ms() if now_ms is None else now_ms
 
     def key() -> Hashable:
         parts = (_site(inputs), ledger.summary.since_ms, ledger.end_ms)
         return ("findings", inputs.lake.root, _files(inputs.lake.root), parts, now_ms // (5 * MINUTE_MS))
 
-    found = _once(key, lambda: _find(inputs, ledger, inventory, now_ms, keep=keep))
+    found = _once(key, lambda: _find(inputs, ledger, inventory, now_ms))
     end_ms = inputs.window.until_ms
     return replace(found, as_of_ms=now_ms if end_ms is None else min(end_ms, now_ms))
 

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     with bar("windows") as progress:
         for number, window in enumerate(asked, 1):
             own = replace(inputs, window=window)
-            whole = Whole(own, load_window_ledger(own, or_empty=True, whole=ledger, now_ms=now_ms), keep=True)
+            whole = Whole(own, load_window_ledger(own, or_empty=True, whole=ledger, now_ms=now_ms))
             for found in (whole.found, whole.decision_found):
                 _must_be_kept(inputs, found)
             progress(number / len(asked))

@@ -152,14 +152,9 @@ class RuleFindings(WindowFindings):
 
 
 def find_in_window(
-    inputs: Inputs,
-    ledger: WindowLedger,
-    inventory: Inventory | None = None,
-    now_ms: int | None = None,
-    *,
-    keep: bool = False,
+    inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None
 ) -> RuleFindings:
-    """Return the findings of the rules in the window and in the week before: the lake's, or made and with `keep` kept there.
+    """Return the findings of the rules in the window and in the week before: the lake's, or made and kept there.
 
     Raises LakeError and ConfigError.
     """
@@ -175,10 +170,9 @@ def find_in_window(
     found = place.read()
     if found is None:
         found = window_findings(context)
-        if keep:
-            context = replace(context)  # without what the rules remember of the old one, which is large
-            with suppress(LakeError, TypeError):  # a convenience: the next process makes them again
-                place.keep(found)
+        context = replace(context)  # without what the rules remember of the old one, which is large
+        with suppress(LakeError, TypeError):  # a convenience: the next process makes them again
+            place.keep(found)
     small_workloads.give(context, found.small_work)
     short_runs_beside.give(context, found.short_beside)
     return RuleFindings(**vars(found), context=context, as_of_ms=as_of_ms)

@@ -71,12 +71,9 @@ class Whole:
     Raises LakeError and its kinds, and ConfigError for unusable tables of prices or owners.
     """
 
-    def __init__(
-        self, inputs: Inputs, ledger: WindowLedger, *, shared: Shared | None = None, keep: bool = False
-    ) -> None:
-        """`keep` keeps findings in the lake."""
+    def __init__(self, inputs: Inputs, ledger: WindowLedger, *, shared: Shared | None = None) -> None:
         self.made_ms = SystemClock().now_ms()
-        self._whole_of, self._keep = (None if shared is None else shared.whole_of), keep
+        self._whole_of = None if shared is None else shared.whole_of
         self._first = self
         self.inputs = inputs
         self.ledger = ledger
@@ -98,7 +95,7 @@ class Whole:
         """Return the rules' findings, regardless of people's actions."""
         if self._first is not self:
             return self._first.found
-        return find_in_window(self.inputs, self.ledger, self.inventory, self.made_ms, keep=self._keep)
+        return find_in_window(self.inputs, self.ledger, self.inventory, self.made_ms)
 
     @cached_property
     def context(self) -> Context:
@@ -162,7 +159,7 @@ class Whole:
             return self.found
         if self._whole_of is not None:
             return self._whole_of(own.window).found
-        return find_in_window(self.inputs, own, self.inventory, self.made_ms, keep=self._keep)
+        return find_in_window(self.inputs, own, self.inventory, self.made_ms)
 
     @cached_property
     def decision_review(self) -> Review:

@@ -38,7 +38,7 @@ def warmed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def fill(folder: Path) -> None:
         lake = made_lake(folder / "lake")
         write_fleet(lake, FLEET)
-        found_in(lake, keep=True)
+        found_in(lake)
 
     return made_once(tmp_path_factory.getbasetemp(), "warmed", fill) / "lake"
 
@@ -50,9 +50,9 @@ def warm(warmed: Path, tmp_path: Path) -> Lake:
     return made_lake(tmp_path / "lake")
 
 
-def found_in(lake: Lake, since: str = SINCE, *, keep: bool = False) -> RuleFindings:
+def found_in(lake: Lake, since: str = SINCE) -> RuleFindings:
     inputs = inputs_of(lake, since, UNTIL)
-    return find_in_window(inputs, load_window_ledger(inputs), keep=keep)
+    return find_in_window(inputs, load_window_ledger(inputs))
 
 
 def content_of(found: RuleFindings) -> str:
@@ -96,7 +96,7 @@ def test_what_is_kept_is_what_the_rules_find_in_every_language(warm: Lake, runs:
 
 
 def test_windows_that_begin_before_the_first_row_share_their_findings(warm: Lake, runs: list[object]) -> None:
-    found = [found_in(warm, since, keep=True) for since in ("2025-11-01", "2025-09-01", "2025-11-05")]
+    found = [found_in(warm, since) for since in ("2025-11-01", "2025-09-01", "2025-11-05")]
     assert len(runs) == 2, "the lake has rows from 4 November on"
     assert content_of(found[0]) == content_of(found[1]) != content_of(found[2])
 
@@ -117,7 +117,7 @@ def test_a_damaged_file_is_not_used_and_is_written_again(
 ) -> None:
     file = kept_file(warm)
     file.write_bytes(damage(file.read_bytes()))
-    made = found_in(warm, keep=True)
+    made = found_in(warm)
     assert len(runs) == 1
     assert content_of(found_in(warm)) == content_of(made)
     assert len(runs) == 1
@@ -184,7 +184,7 @@ def test_a_lake_that_keeps_nothing_is_an_error_of_the_verb_alone(
     done = run_in_process("lake", "warm", "--lake", warm.root, "--since", "24h")
     assert done.returncode == 1
     assert "did not keep the findings" in done.stderr
-    assert found_in(warm, keep=True).findings
+    assert found_in(warm).findings
     assert runs
 
 
