@@ -14,9 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from analytics.decide.kept_findings import FOLDER
 from analytics.simulation import SimulatedFleet, plan_fleet, simulated_queue, write_fleet
 from analytics.simulation.days import host_days
 from analytics.simulation.tables import METADATA, day_tables
+from benchmarks.fleet_steps import Cost, command_cost
 from fallow import schema
 from fallow.clock import DAY_MS, MINUTE_MS, SECOND_MS, parse_day_ms, utc_day
 from fallow.lake import Lake, LakeFile
@@ -86,6 +88,17 @@ def forget_derived(root: Path) -> None:
     for table in schema.TABLES:
         if table.derived:
             shutil.rmtree(root / table.name, ignore_errors=True)
+
+
+def forget_findings(root: str) -> None:
+    """Remove what commands and pages kept of the rules' findings."""
+    shutil.rmtree(Path(root) / FOLDER, ignore_errors=True)
+
+
+def cold_cost(python: str, root: str, *command: str) -> Cost:
+    """Return the cost of a command that finds no findings in the lake."""
+    forget_findings(root)
+    return command_cost(python, root, *command)
 
 
 @contextmanager

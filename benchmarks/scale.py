@@ -12,7 +12,16 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from benchmarks.fleet_lake import MIB, as_agents_write, fleet_of, forget_derived, simulated, without_last_day
+from benchmarks.fleet_lake import (
+    MIB,
+    as_agents_write,
+    cold_cost,
+    fleet_of,
+    forget_derived,
+    forget_findings,
+    simulated,
+    without_last_day,
+)
 from benchmarks.fleet_steps import Cost, command_cost, step_cost
 from benchmarks.measure import Figure
 from benchmarks.served_pages import served
@@ -64,6 +73,7 @@ def quarter(python: str = sys.executable) -> Iterator[Figure]:
         step_cost(python, "ledger", lake.root)
         for verb in ("findings", "report"):
             yield from _verb(python, lake, of, verb, None, "--since", "7d", name="_90d")
+        forget_findings(lake.root)
         with served(lake.root, python=python) as server:
             for path in ("/", "/capacity", "/queue"):
                 server.ask(path, "?span=7d")
@@ -82,10 +92,11 @@ def history(python: str = sys.executable) -> Iterator[Figure]:
             how = f"{days} days in the lake, {_text(of)}"
             yield Figure(f"history_{days}d_build_cpu", step_cost(python, "ledger", lake.root).cpu_s, "s", how)
             for verb in VERBS:
-                costs = [command_cost(python, lake.root, verb, "--since", "7d") for _ in range(ROUNDS)]
+                costs = [cold_cost(python, lake.root, verb, "--since", "7d") for _ in range(ROUNDS)]
                 spent[verb, days] = median(each.cpu_s for each in costs)
             costs = [_after_a_new_file(python, lake) for _ in range(ROUNDS)]
             spent["live_findings", days] = median(each.cpu_s for each in costs)
+            forget_findings(lake.root)
             with served(lake.root, python=python) as server:
                 for path in ("/", "/capacity"):
                     server.ask(path, "?span=7d")
@@ -144,13 +155,16 @@ def _verb(
     python: str, lake: Lake, of: SimulatedFleet, verb: str, goal_s: float | None, *flags: str, name: str = ""
 ) -> Iterator[Figure]:
     """Yield CPU, wall and memory of a command over the kept ledger."""
-    costs = [command_cost(python, lake.root, verb, *flags) for _ in range(ROUNDS)]
+    costs = [cold_cost(python, lake.root, verb, *flags) for _ in range(ROUNDS)]
+    again = [command_cost(python, lake.root, verb, *flags) for _ in range(ROUNDS)]
     command = " ".join(("fallow", verb, *flags))
     how = f"`{command}` from the kept ledger, with the start of Python, {_text(of)}, median of {ROUNDS}"
     name = f"fleet{name}_{verb}"
     yield Figure(f"{name}_cpu", median(each.cpu_s for each in costs), "s", how, goal=goal_s)
     yield Figure(f"{name}_wall", median(each.wall_s for each in costs), "s", how, goal=goal_s)
     yield Figure(f"{name}_peak", _peak_mib(costs), "MiB", f"resident, {how}", goal=1024)
+    again_s = median(each.cpu_s for each in again)
+    yield Figure(f"{name}_again_cpu", again_s, "s", f"with findings that the first run kept, {how}", goal=goal_s)
 
 
 def _pages(python: str, lake: Lake, of: SimulatedFleet) -> Iterator[Figure]:
@@ -163,6 +177,7 @@ def _pages(python: str, lake: Lake, of: SimulatedFleet) -> Iterator[Figure]:
         "queue": ("/queue", "?span=7d", 1.0),
         "new_window": ("/", window, 2.0),
     }
+    forget_findings(lake.root)
     with served(lake.root, python=python) as server:
         how = f"from the kept ledger, {_text(of)}"
         yield Figure("fleet_dashboard_start_cpu", server.cpu_s(), "s", f"until the address is printed, {how}")
