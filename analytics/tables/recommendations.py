@@ -395,6 +395,7 @@ def by_group(found: Recommendations, by: GroupBy) -> Table:
             column("cost", tr("wasted"), "money", lambda group: Amount(from_cents(group.cents), currency)),
         ),
         rows=groups,
+        wide=True,
     )
 
 

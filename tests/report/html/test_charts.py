@@ -100,8 +100,8 @@ def test_the_timelines_sums_are_those_of_the_ledger(week: Report) -> None:
     section = timeline(own)
     assert section.headline == "1 of 2 GPUs was never used; 92.9 % of all observed time was not used."
     assert [[str(cell) for cell in row[2:]] for row in section.cells] == [
-        ["85.7 %", "14.3 %", "0.0 %"],
-        ["100.0 %", "0.0 %", "0.0 %"],
+        ["144.0", "85.7 %", "0.0 %"],
+        ["168.0", "100.0 %", "0.0 %"],
     ]
 
 

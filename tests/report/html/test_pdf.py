@@ -9,16 +9,20 @@ import shutil
 import subprocess
 import zlib
 from collections import Counter
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from analytics.language.languages import language
+from analytics.ledger.card_use import CardUse
+from analytics.money.accounts import EfficiencyRank
 from analytics.render.html.page import page
 from analytics.render.pdf import pdf
+from fallow.clock import HOUR_MS
 from fallow.errors import MissingExtraError
-from tests.report.html.reports import report_of
+from tests.report.html.reports import changed, report_of
 
 if TYPE_CHECKING:
     from fallow.lake import Lake
@@ -71,6 +75,24 @@ def test_no_row_and_no_title_is_printed_twice(html: str, rows_before: int) -> No
     printed = Counter(re.findall(r"(?i:label)\d{3}x", text))
     assert len(printed) > 30
     assert [label for label, times in printed.items() if times > 1] == []
+
+
+@pytest.mark.skipif(shutil.which("pdftotext") is None, reason="pdftotext is not installed (package poppler-utils)")
+def test_the_widest_table_ends_at_the_margin(full: Lake) -> None:
+    """Users with all columns: on paper, nobody scrolls to the last ones."""
+    whole = report_of(full)
+    use = CardUse(HOUR_MS, HOUR_MS, HOUR_MS // 3, HOUR_MS // 2, "dram", HOUR_MS, HOUR_MS // 4, HOUR_MS // 9)
+    rank = EfficiencyRank(19, 119, "NVIDIA A100-SXM4-80GB", 9e8, 0.189)
+    people = [
+        replace(each, name=f"user-{number}", label=f"user-{number}", team="vision", card_use=use, efficiency_rank=rank)
+        for number, each in enumerate(whole.people.users)
+    ]
+    wide = changed(whole, people=replace(whole.people, users=tuple(people)))
+    document = pdf(page(wide, language("en")))
+    found = subprocess.run(["pdftotext", "-bbox", "-", "-"], input=document, capture_output=True, check=True)
+    words = re.findall(r'xMax="([\d.]+)" yMax="[\d.]+">(.*?)<', found.stdout.decode())
+    assert sum(word == "bandwidth)" for _, word in words) == len(people) > 1
+    assert max(float(end) for end, _ in words) / 72 * 25.4 <= 210 - 14 + 0.1
 
 
 def test_the_same_page_gives_the_same_bytes_without_a_warning(
