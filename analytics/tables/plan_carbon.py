@@ -71,7 +71,7 @@ def _sum_columns(of: Callable[[Any], CarbonSum]) -> tuple[Column, ...]:
         column("kwh", tr("energy, kWh"), "number", lambda row: Number(of(row).kwh, 1)),
         column("known_share", tr("time with known energy"), "share", lambda row: Share(of(row).energy.known_share)),
         column("co2_kg", tr("CO2, kg"), "number", lambda row: Number(of(row).co2_kg, 1)),
-        column("rated_share", tr("kWh with known intensity"), "share", lambda row: Share(of(row).rated_share)),
+        column("rated_share", tr("energy with known intensity"), "share", lambda row: Share(of(row).rated_share)),
     )
 
 

@@ -38,7 +38,7 @@ def quotas(report: Report) -> Table | None:
             column("team", tr("team"), "team", lambda name: LinkedCell(name, "team", name)),
             column(
                 "bar",
-                tr("used and allocated of the quota"),
+                tr("used and allocated of the quota (line: peak)"),
                 "bar",
                 lambda name: _bar(of[name], longest),
                 audience="people",
