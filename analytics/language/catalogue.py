@@ -43,8 +43,13 @@ def catalogue(code: str) -> Catalogue:
             key = message.id if isinstance(message.id, str) else message.id[0]
             forms_of_message = (message.string,) if isinstance(message.string, str) else tuple(message.string or ())
             if key and forms_of_message and all(forms_of_message) and not message.fuzzy:
-                forms[key] = forms_of_message
+                forms[key] = tuple(map(_bound, forms_of_message))
     return Catalogue(forms, gettext.c2py(plural))
+
+
+def _bound(text: str) -> str:
+    """Return a text in which no line begins with the sign that French sets off with a space."""
+    return re.sub(r" (?=[;:?!»])|(?<=«) ", "\N{NO-BREAK SPACE}", text)
 
 
 @dataclass(frozen=True)

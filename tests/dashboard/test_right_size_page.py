@@ -195,7 +195,7 @@ def packings_of(report: Report) -> Table:
     ("code", "said"),
     [
         ("en", "MIG frees 6 of 8 GPUs (H100 SXM, train): 8 workloads fit on 2."),
-        ("fr", "MIG libère 6 des 8 GPU (H100 SXM, train) : 8 charges de travail tiennent sur 2."),
+        ("fr", "MIG libère 6 des 8 GPU (H100 SXM, train)\N{NO-BREAK SPACE}: 8 charges de travail tiennent sur 2."),
     ],
 )
 def test_the_planners_question_is_answered_in_one_sentence(whole: Whole, code: str, said: str) -> None:

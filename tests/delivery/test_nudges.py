@@ -252,7 +252,7 @@ def test_names_in_a_nudge_are_nothing_but_names(lake: Lake, tmp_path: Path, code
     text = made.text
     assert "{user}" in text
     assert not any(line.startswith(("Bcc", ".")) for line in text.splitlines())
-    assert all(character.isprintable() or character == "\n" for character in text)
+    assert all(character.isprintable() or character in "\n\N{NO-BREAK SPACE}" for character in text)
 
 
 def load(folder: Path, contacts: str, opt_out: str = "") -> Contacts:
