@@ -132,7 +132,7 @@ class Account:
         return sum(self.state_cents[state] for state in IN_USE)
 
     @property
-    def useful_cents(self) -> int:
+    def effective_cents(self) -> int:
         """Return the same without the unused part of low use."""
         return self.used_cents - self.low_unused_cents
 

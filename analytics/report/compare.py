@@ -110,7 +110,7 @@ def _sign(change: float) -> str:
 FIGURES = {
     "waste_money": tr("waste"),
     "paid_money": tr("paid"),
-    "useful_money": tr("paid for useful time"),
+    "effective_money": tr("cost of effective time"),
     "free_money": tr("cost of unallocated time"),
     "reserved_money": tr("cost of allocated, unused time"),
     "held_money": tr("cost of held idle time"),
@@ -121,7 +121,7 @@ FIGURES = {
     "reserved_share": tr("allocated, unused share"),
     "held_share": tr("held idle share"),
     "stalled_share": tr("stalled share"),
-    "active_share": tr("useful share"),
+    "active_share": tr("busy share"),
     "efficiency": tr("efficiency"),
     "idle_gpus": tr("unused GPUs, mean"),
     "gpus": tr("GPUs"),

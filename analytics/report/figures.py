@@ -1,4 +1,4 @@
-"""Figures of a report beside totals and findings: trends, steps from paid to useful time, and people."""
+"""Figures of a report beside totals and findings: trends, steps from paid to busy time, and people."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Trend:
 
 @dataclass(frozen=True)
 class Step:
-    """One step from paid to useful time: a state's GPU time and whole cents.
+    """One step from paid to busy time: a state's GPU time and whole cents.
 
     `cents` is None if none of the time has a price.
     """
@@ -55,7 +55,7 @@ class UserFigures(Account):
 
 
 STEPS = ("unavailable", "unknown", *UNUSED, *IN_USE)
-"""States from paid to useful time: first those with causes outside the work."""
+"""States from paid to busy time: first those with causes outside the work."""
 
 
 def steps(totals: Totals, account: Account) -> tuple[Step, ...]:

@@ -68,7 +68,7 @@ class LedgerFigures:
 
     Attributes:
         seen: the observed share of the window.
-        steps: the states with their cents, from paid to useful time.
+        steps: the states with their cents, from paid to busy time.
         floors: the power of idle cards; None without point samples.
         rows: the ledger rows that the figures sum up.
         allocations: the allocations of the scope; None for a part of the fleet or a team.

@@ -49,7 +49,7 @@ class Figures:
         return None if self.account.paid_cents is None else self.account.waste_cents(self.totals)
 
     @property
-    def useful_share(self) -> float | None:
+    def busy_share(self) -> float | None:
         """Return the busy share of the observed time, without low use."""
         return self.totals.share("active")
 
@@ -78,7 +78,7 @@ class Figures:
         apart = totals.leaves_open
         money: dict[str, float | None] = {
             "paid": None if paid is None else paid / 100,
-            "useful": None if paid is None else self.account.useful_cents / 100,
+            "effective": None if paid is None else self.account.effective_cents / 100,
             "waste": None if self.waste_cents is None else self.waste_cents / 100,
             "unused": None if paid is None else self.account.unused_cents(totals) / 100,
             "unconfirmed": None if paid is None else sum(self.account.open_cents.values()) / 100 if apart else 0.0,
@@ -147,8 +147,8 @@ class WeekFigures:
         return None if self.figures is None else _amount(self.figures.account.paid_cents)
 
     @property
-    def useful_share(self) -> float | None:
-        return None if self.figures is None else self.figures.useful_share
+    def busy_share(self) -> float | None:
+        return None if self.figures is None else self.figures.busy_share
 
     @property
     def unused_share(self) -> float | None:

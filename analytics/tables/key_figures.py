@@ -22,7 +22,7 @@ from analytics.report.report import Report
 from analytics.states import UNUSED
 from analytics.tables.basis import at_most
 from analytics.tables.card_use import peak_share
-from analytics.tables.point_samples import between, by_samples, is_sampled, open_between, useful_share
+from analytics.tables.point_samples import between, busy_share, by_samples, is_sampled, open_between
 from analytics.tables.table import Cell
 from analytics.tables.value import a_year, list_price_words
 from analytics.tables.verdicts import shortfall_words
@@ -182,10 +182,10 @@ def _working(ledger: LedgerFigures) -> KeyFigure:
         lines.append(tr("efficiency: {share} of the allocated time", share=at_least))
     if (use := peak_share(ledger.money.accounts.total_card_use)) is not None:
         lines.append(tr("{label}: {value}", label=tr("share of peak"), value=use))
-    return KeyFigure("working", tr("Busy GPU time"), useful_share(ledger.summary), tuple(lines), "active")
+    return KeyFigure("working", tr("Busy GPU time"), busy_share(ledger.summary), tuple(lines), "active")
 
 
-_LABELS = {"active": tr("useful"), "unused": tr("unused"), "paid": tr("paid"), "observed": tr("observed")}
+_LABELS = {"active": state_label("active"), "unused": tr("unused"), "paid": tr("paid"), "observed": tr("observed")}
 _MEANINGS = {
     "active": tr("busy time; low use does not count"),
     "unused": tr("unallocated, allocated but unused, held idle, or stalled"),

@@ -83,10 +83,12 @@ def people_columns(
             "team",
             audience="all" if any(each.team is not None for each in people) else "programs",
         ),
-        column("bar", tr("useful, low use, stalled, held idle, allocated but unused"), "bar", bar, audience="people"),
+        column(
+            "bar", tr("effective, low use, stalled, held idle, allocated but unused"), "bar", bar, audience="people"
+        ),
         fact("gpu_hours", "gpu_hours", "total_ms"),
         column("allocated_gpu_hours", tr("GPU-hours"), "gpu_hours", "allocated_ms"),
-        column("useful_gpu_hours", tr("useful"), "gpu_hours", "effective_ms", audience="people"),
+        column("effective_gpu_hours", tr("effective"), "gpu_hours", "effective_ms", audience="people"),
         column("low_gpu_hours", state_label("low"), "gpu_hours", "low_unused_ms", audience="people"),
         *map(_idle, IDLE_ALLOCATED[::-1]),
         fact("unconfirmed_gpu_hours", "gpu_hours", "allocated_open_ms"),
@@ -186,13 +188,13 @@ def _rank(person: UserFigures) -> str:
 
 
 def low_note(low_ms: float, low_by_sm_ms: float) -> list[str]:
-    """Return how low use counts as useful; empty if there is no low use."""
+    """Return how low use counts as effective; empty if there is no low use."""
     by_sm = ratio(low_by_sm_ms, low_ms)
     if by_sm is None:
         return []
     return [
         tr(
-            "{hours} GPU-hours of low use count as useful in proportion to their activity: SM activity for {share} of them, utilization for the others. The remainder is shown as low use.",
+            "{hours} GPU-hours of low use count as effective in proportion to their activity: SM activity for {share} of them, utilization for the others. The remainder is shown as low use.",
             hours=GpuHours(low_ms),
             share=Share(by_sm),
         )

@@ -58,7 +58,7 @@ def open_between(summary: Summary, state: str) -> str:
     return between(summary, totals.bound(state)) if is_open else ""
 
 
-def useful_share(summary: Summary) -> str | Share:
+def busy_share(summary: Summary) -> str | Share:
     """Return the busy share of the observed time, with bounds where it is only sampled."""
     totals = summary.totals
     if not (totals.leaves_open or totals.leaves_doubt):

@@ -26,7 +26,7 @@ _NAMES = {
     **{state: tr("{state}, GPU-hours", state=state_label(state)) for state in USED_FIRST},
     "total": tr("all GPU-hours"),
     "paid_money": tr("paid"),
-    "useful_money": tr("paid for useful time"),
+    "effective_money": tr("cost of effective time"),
     "gpus": tr("GPUs"),
     "observed": tr("observed share"),
 }

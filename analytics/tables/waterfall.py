@@ -1,4 +1,4 @@
-"""Where the money goes: from the amount paid, state by state, down to useful time."""
+"""Where the money goes: from the amount paid, state by state, down to busy time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from analytics.tables.point_samples import sampled_note
 from analytics.tables.table import Table, column
 from fallow.clock import HOUR_MS
 
-_USEFUL = "active"
+_BUSY = "active"
 _WASTE = {
     "free": tr("unallocated GPUs"),
     "reserved": tr("allocated GPUs without a process"),
@@ -58,8 +58,8 @@ def waterfall(ledger: LedgerFigures) -> Table:
     )
     return Table(
         name="waterfall",
-        title=tr("From paid to useful"),
-        question=tr("Where does the money go? From all GPU-hours, state by state, down to the useful ones."),
+        title=tr("From paid to busy"),
+        question=tr("Where does the money go? From all GPU-hours, state by state, down to the busy ones."),
         headline=_headline(ledger, total_ms),
         columns=(
             column("state", tr("state"), "state", _name, "state"),
@@ -92,20 +92,20 @@ def _headline(ledger: LedgerFigures, total_ms: float) -> str:
     steps = {step.state: step for step in ledger.steps}
     if not total_ms:
         return tr("There was no GPU time in this window.")
-    useful: Share | str = Share(ratio(steps[_USEFUL].gpu_ms, total_ms))
+    busy: Share | str = Share(ratio(steps[_BUSY].gpu_ms, total_ms))
     totals = ledger.summary.totals
     if totals.leaves_open or totals.leaves_doubt:
         bounds = (Share(ratio(each, total_ms)) for each in (totals.active_bound.low_ms, totals.active_bound.high_ms))
-        useful = tr("{low} to {high}", **dict(zip(("low", "high"), bounds, strict=True)))
+        busy = tr("{low} to {high}", **dict(zip(("low", "high"), bounds, strict=True)))
     worst = max((_confirmed(ledger, steps[state]) for state in UNUSED), key=lambda step: (step.cents or 0, step.gpu_ms))
     if not worst.gpu_ms and (totals.leaves_open or totals.leaves_doubt):
-        return tr("{share} of the GPU time was useful; no waste is confirmed.", share=useful)
+        return tr("{share} of the paid GPU time was busy; no waste is confirmed.", share=busy)
     if not worst.gpu_ms:
-        return tr("{share} of the GPU time was useful; no idle time was observed.", share=useful)
+        return tr("{share} of the paid GPU time was busy; no idle time was observed.", share=busy)
     waste = tr("{waste}, {hours} GPU-hours", waste=_WASTE[worst.state], hours=GpuHours(worst.gpu_ms))
     if worst.cents is not None:
         waste = tr("{waste}, {money}", waste=waste, money=Amount(from_cents(worst.cents), ledger.money.currency))
-    return tr("{share} of the GPU time was useful. The largest waste is {waste}.", share=useful, waste=waste)
+    return tr("{share} of the paid GPU time was busy. The largest waste is {waste}.", share=busy, waste=waste)
 
 
 def _confirmed(ledger: LedgerFigures, step: Step) -> Step:
@@ -118,14 +118,13 @@ def _confirmed(ledger: LedgerFigures, step: Step) -> Step:
 
 
 def _chart(ledger: LedgerFigures, steps: Sequence[Step], left_ms: Mapping[str, float]) -> Chart:
-    """Return the chart: a bar per step, which ends where the bar above begins. Paid and useful time begin at zero."""
+    """Return the chart: a bar per step, which ends where the bar above begins. Paid and busy time begin at zero."""
     paid = steps[0]
 
     def place(step: Step) -> ChartPlace:
         hours = GpuHours(step.gpu_ms)
         return ChartPlace(
             _name(step),
-            note=tr("useful") if step.state == _USEFUL else "",
             figure=hours
             if step is paid
             else tr("{hours}, {share}", hours=hours, share=Share(ratio(step.gpu_ms, paid.gpu_ms))),
@@ -136,6 +135,6 @@ def _chart(ledger: LedgerFigures, steps: Sequence[Step], left_ms: Mapping[str, f
         "",
         ("muted", *(step.state for step in steps[1:])),
         tuple(step.gpu_ms / HOUR_MS for step in steps),
-        tuple(0.0 if step.state in (paid.state, _USEFUL) else left_ms[step.state] / HOUR_MS for step in steps),
+        tuple(0.0 if step.state in (paid.state, _BUSY) else left_ms[step.state] / HOUR_MS for step in steps),
     )
     return Chart((Panel("", (bars,), tuple(map(place, steps)), unit=tr("GPU-hours"), lying=True),))

@@ -1,4 +1,4 @@
-"""Waste, cost, useful share and unused GPUs by week."""
+"""Waste, cost, busy share and unused GPUs by week."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from analytics.decide.annotations import Annotation
+from analytics.glossary import state_label
 from analytics.language.language import SentenceList
 from analytics.language.quantities import Amount, Date, Share
 from analytics.language.sentences import tr
@@ -62,7 +63,7 @@ def week_columns(currency: str) -> tuple[Column, ...]:
         fact("observed_share", "share", "seen.share"),
         column("waste", tr("waste, {currency}", currency=currency), "money"),
         column("paid", tr("paid, {currency}", currency=currency), "money"),
-        column("useful_share", tr("useful"), "share"),
+        column("busy_share", state_label("active"), "share"),
         column("unused_share", tr("unused"), "share"),
         column("idle_gpus", tr("unused GPUs, mean"), "number", digits=1),
         column("observed", tr("observed"), "share", lambda each: Share(each.seen.share), audience="people"),
@@ -159,7 +160,7 @@ def _chart(shown: Sequence[WeekFigures], history: WeekHistory, annotations: tupl
         return Line(name, colour, **drawn(figures[key], shown), dashed=colour == "muted")
 
     waste, paid = line(tr("waste"), "held", "waste"), line(tr("paid"), "muted", "paid")
-    useful, unused = line(tr("useful"), "active", "useful_share"), line(tr("unused"), "held", "unused_share")
+    busy, unused = line(state_label("active"), "active", "busy_share"), line(tr("unused"), "held", "unused_share")
     idle = line(tr("unused GPUs, mean"), "held", "idle_gpus")
     panels = (
         Panel(
@@ -169,7 +170,7 @@ def _chart(shown: Sequence[WeekFigures], history: WeekHistory, annotations: tupl
         ),
         Panel(
             tr("share of the observed time"),
-            (*_goals(history, "unused_share", unused), useful, unused),
+            (*_goals(history, "unused_share", unused), busy, unused),
             places,
             "share",
         ),

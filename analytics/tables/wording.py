@@ -17,7 +17,7 @@ from analytics.rules import RULES
 from analytics.scope import Scope
 from analytics.states import UNUSED
 from analytics.tables.facts import silent_host_names
-from analytics.tables.point_samples import every, state_share, useful_share
+from analytics.tables.point_samples import busy_share, every, state_share
 from analytics.tables.table import fact, rows_column
 from analytics.tables.value import value_headline
 from analytics.tables.verdicts import release_sentence
@@ -105,7 +105,7 @@ def _unused(summary: Summary) -> str:
             low=GpuHours(bound.low_ms),
             high=GpuHours(bound.high_ms),
             observed=GpuHours(spent.observed_ms),
-            active=useful_share(summary),
+            active=busy_share(summary),
             **{state: state_share(summary, state) for state in UNUSED},
         )
     if (spent.sampled or 0.0) >= OPEN_FROM:
@@ -113,7 +113,7 @@ def _unused(summary: Summary) -> str:
             "{wasted} of {observed} GPU-hours were not used ({sampled} sampled every {span}): {free} unallocated, {reserved} allocated but unused, {held} held idle, {stalled} stalled; {active} were busy.",
             wasted=GpuHours(spent.unused_ms),
             observed=GpuHours(spent.observed_ms),
-            active=useful_share(summary),
+            active=busy_share(summary),
             sampled=Share(spent.sampled),
             span=every(summary),
             **{state: Share(spent.share(state)) for state in UNUSED},
@@ -122,7 +122,7 @@ def _unused(summary: Summary) -> str:
         "{wasted} of {observed} observed GPU-hours were not used: {free} unallocated, {reserved} allocated but unused, {held} held idle, {stalled} stalled; {active} were busy.",
         wasted=GpuHours(spent.unused_ms),
         observed=GpuHours(spent.observed_ms),
-        active=useful_share(summary),
+        active=busy_share(summary),
         **{state: Share(spent.share(state)) for state in UNUSED},
     )
 

@@ -77,7 +77,7 @@ def _facts(view: View, person: UserFigures) -> html.Dl:
         tr("user"): html.Bdi(plain(person.label)),
         **({tr("team"): dcc.Link(html.Bdi(plain(team)), href=address(view, "team", team))} if team else {}),
         tr("GPU-hours allocated"): speaks.hours(person.allocated_ms),
-        tr("useful"): speaks.hours(person.effective_ms),
+        tr("effective"): speaks.hours(person.effective_ms),
         tr("low, unused"): speaks.hours(person.low_unused_ms),
         **{state_label(state): speaks.hours(person.state_ms[state]) for state in IDLE_ALLOCATED[::-1]},
         tr("efficiency"): _efficiency(view, person),

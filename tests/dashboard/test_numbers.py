@@ -143,7 +143,7 @@ def figures(site: NumbersSite, asked: Question) -> dict[str, tuple[str, list[str
         ]
 
     found = {
-        "useful": tile("active"), "unused": tile(*UNUSED),
+        "Busy": tile("active"), "unused": tile(*UNUSED),
         **{state_label(state): tile(state) for state in (*UNUSED, "unavailable")},
         "paid": (f"{paid:,.0f}", [money(paid, "USD"), f"{written(spent.total_ms)} GPU-hours"]),
         "observed": (percent(seen["share"]), [f"{written(ms(seen['observed_gpu_hours']))} GPU-hours"]),
@@ -178,7 +178,7 @@ def test_changes_are_those_between_two_runs_of_the_command(site: NumbersSite, as
     def shares(told: dict[str, Any]) -> dict[str, float]:
         spent = Spent.of(told["ledger"]["gpu_hours"])
         groups = {
-            "useful": ("active",),
+            "Busy": ("active",),
             "unused": UNUSED,
             **{state_label(each): (each,) for each in (*UNUSED, "unavailable")},
         }
@@ -242,8 +242,8 @@ def test_the_waterfall_is_the_reports(site: NumbersSite, asked: Question) -> Non
         assert name == row[0]
         assert _FIGURE.findall(labels[0]), labels
         assert set(_FIGURE.findall(" ".join(labels))) <= set(_FIGURE.findall(" ".join(row))), labels
-    useful = next(each for each in waterfall_rows(told) if each["state"] == "active")
-    assert panel.finding.startswith(f"{share(ms(useful['gpu_hours']), spent.total_ms)} of the GPU time was useful")
+    busy = next(each for each in waterfall_rows(told) if each["state"] == "active")
+    assert panel.finding.startswith(f"{share(ms(busy['gpu_hours']), spent.total_ms)} of the paid GPU time was busy")
     worst = max((each for each in waterfall_rows(told) if each["state"] in UNUSED), key=lambda each: each["cost"])
     if worst["cost"]:
         hours, cost = written(ms(worst["gpu_hours"])), money(worst["cost"], "USD")
@@ -306,7 +306,7 @@ def test_unobserved_time_is_unknown_and_not_zero(site: NumbersSite) -> None:
     assert told["idle"]["share"] is None
     shown = site.shown("/", NOTHING)
     states = tiles(shown)
-    for name in ("useful", "unused", *map(state_label, (*UNUSED, "unavailable"))):
+    for name in ("Busy", "unused", *map(state_label, (*UNUSED, "unavailable"))):
         assert states[name].all("className", "figure")[0].text == UNKNOWN, name
     idle = site.shown("/method", NOTHING).panel("idle")
     assert {row[3] for row in idle.rows()} == {UNKNOWN}

@@ -305,11 +305,11 @@ def given(spent: Spent) -> int:
     return spent.sum(*GIVEN)
 
 
-def useful_and_low(row: dict[str, Any]) -> tuple[float, float]:
-    """Return the useful milliseconds of a user's time, which are its efficiency, and the low time that is not useful."""
+def effective_and_low(row: dict[str, Any]) -> tuple[float, float]:
+    """Return the effective milliseconds of a user's time, which are its efficiency, and the low time that is not effective."""
     spent = Spent.of_account(row)
-    useful_ms = (row["efficiency"] or 0.0) * given(spent)
-    return useful_ms, spent.sum("active", "low") - useful_ms
+    effective_ms = (row["efficiency"] or 0.0) * given(spent)
+    return effective_ms, spent.sum("active", "low") - effective_ms
 
 
 def named(rows: Iterable[list[str]], names: Iterable[str]) -> dict[str, list[str]]:
@@ -339,14 +339,14 @@ def test_who_was_given_what_is_the_ledgers(site: NumbersSite, asked: Question, g
     for name, row in told.items():
         spent, rank = Spent.of_account(row), ranks[name]
         place = "" if rank["rank_efficiency"] is None else f"{rank['rank_efficiency']}/{rank['rank_efficiency_of']}"
-        useful_ms, low_ms = useful_and_low(row)
+        effective_ms, low_ms = effective_and_low(row)
         cost = UNKNOWN if row["paid"] is None else f"{row['paid']:,.2f}"
         peak, without_tensor = share_of_peak(row), percent(row["without_tensor_share"])
         shown = dict(zip(heads[at:], rows[name][at:], strict=True))
         assert shown.pop("rank").partition(" ")[0] == place
         assert shown == {
             "GPU-hours": written(given(spent)),
-            "useful": written(useful_ms),
+            "effective": written(effective_ms),
             state_label("low"): written(low_ms),
             **{state_label(state): written(spent.sum(state)) for state in IDLE},
             "efficiency": percent(row["efficiency"]),
@@ -354,7 +354,7 @@ def test_who_was_given_what_is_the_ledgers(site: NumbersSite, asked: Question, g
             **({} if is_unpriced else {f"cost, {site.told.currency}": cost}),
         }, name
         drawn = [each["props"]["style"]["width"] for each in lengths[name].tree["props"]["children"]]
-        parts = (useful_ms, low_ms, *map(spent.sum, IDLE))
+        parts = (effective_ms, low_ms, *map(spent.sum, IDLE))
         widths = [float(each.rstrip("%")) for each in drawn]
         assert widths == pytest.approx([100 * part / most_ms for part in parts if part], abs=0.006), name
     assert list(rows) == sorted(rows, key=lambda name: (-given(Spent.of_account(told[name])), name))
@@ -382,9 +382,9 @@ def test_one_users_page_is_their_row_and_their_jobs_add_up_to_it(site: NumbersSi
         spent = Spent.of_account(row)
         shown = site.shown("/users", asked, user=name)
         facts = shown.facts()
-        useful_ms, low_ms = useful_and_low(row)
+        effective_ms, low_ms = effective_and_low(row)
         assert facts["GPU-hours allocated"] == written(given(spent))
-        assert (facts["useful"], facts["low, unused"]) == (written(useful_ms), written(low_ms))
+        assert (facts["effective"], facts["low, unused"]) == (written(effective_ms), written(low_ms))
         assert {state: facts[state_label(state)] for state in IDLE} == {
             state: written(spent.sum(state)) for state in IDLE
         }

@@ -55,20 +55,20 @@ def test_every_tile_names_the_window_and_its_change(site: Site, shown: Any) -> N
     [
         (
             "en",
-            "of the GPU time was useful. The largest waste is ",
-            "of the GPU time was useful; no idle time was observed.",
+            "of the paid GPU time was busy. The largest waste is ",
+            "of the paid GPU time was busy; no idle time was observed.",
         ),
         (
             "fr",
-            "du temps GPU a été utile. Le plus grand gaspillage : ",
-            "du temps GPU a été utile ; aucun temps inactif n'a été observé.",
+            "du temps GPU payé a été actif. Le plus grand gaspillage\N{NO-BREAK SPACE}: ",
+            "du temps GPU payé a été actif\N{NO-BREAK SPACE}; aucun temps inactif n'a été observé.",
         ),
     ],
 )
 def test_report_and_page_say_the_same_of_waste_and_of_none(site: Site, code: str, wasted: str, unwasted: str) -> None:
     view = site.view(f"{SEARCH}&lang={code}")
-    useful = tuple(replace(step, gpu_ms=step.gpu_ms * (step.state == "active")) for step in view.report.ledger.steps)
-    unwasted_report = changed(view.report, ledger=replace(view.report.ledger, steps=useful))
+    busy = tuple(replace(step, gpu_ms=step.gpu_ms * (step.state == "active")) for step in view.report.ledger.steps)
+    unwasted_report = changed(view.report, ledger=replace(view.report.ledger, steps=busy))
     for report, expected in ((view.report, wasted), (unwasted_report, unwasted)):
         said = view.language.translate(waterfall(report.ledger).headline)
         assert expected.replace("\N{NO-BREAK SPACE}", " ") in said.replace("\N{NO-BREAK SPACE}", " ")
@@ -118,7 +118,7 @@ def test_a_reader_of_one_team_sees_that_team(site: Site, shown: Any) -> None:
 
 def test_the_page_is_in_french(site: Site) -> None:
     text = words(content(OVERVIEW, site.view(SEARCH + "&lang=fr")))
-    for english in ("useful", "GPU-hours", "window", "observed", "finding", "Every", "idle_intervals"):
+    for english in ("Busy", "GPU-hours", "window", "observed", "finding", "Every", "idle_intervals"):
         assert english not in text.replace("The numbers", "")
     assert "heures GPU" in text
 

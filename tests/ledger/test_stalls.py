@@ -75,14 +75,14 @@ def test_one_witness_is_a_bound(found: dict[str, tuple[str, int]], case: str) ->
     assert found[case] == ("active", 1000 * HANG_S)
 
 
-def test_time_that_one_witness_speaks_against_is_not_called_useful_without_a_bound(tmp_path: Path) -> None:
+def test_time_that_one_witness_speaks_against_is_not_called_busy_without_a_bound(tmp_path: Path) -> None:
     work = samples("a", 0, 3600, process_count=1, gpu_util_pct=98.0, power_w=650.0)
     lake = fill(made_lake(tmp_path / "lake"), work + samples("a", 3600, 3 * 3600, **LOW), devices=[device("a")])
     ledger, report = (
         " ".join(run_in_process(*verb, "--lake", lake.root).stdout.split())
         for verb in (("ledger",), ("report", "--format", "text"))
     )
-    assert ledger.startswith("33.3 % to 100.0 % of the GPU time was useful; no waste is confirmed.")
+    assert ledger.startswith("33.3 % to 100.0 % of the paid GPU time was busy; no waste is confirmed.")
     assert "33.3 % to 100.0 % were busy" in report
     for text in (ledger, report):
         assert "2.0 GPU-hours of busy time may be stalled: one witness alone speaks against work" in text

@@ -120,7 +120,7 @@ HEADINGS = [
     "### How the waste adds up",
     "### Waste without a known value",
     "## Where the money goes",
-    "### From paid to useful",
+    "### From paid to busy",
     "### GPU time by hour",
     "## Who had GPUs",
     "### GPU time by user",

@@ -134,7 +134,7 @@ def test_people_have_their_rank_beside_their_efficiency(week: Report) -> None:
         "name": "user0",
         "team": "vision",
         "GPU-hours": "100.0",
-        "useful": "50.0",
+        "effective": "50.0",
         "Low use": "0.0",
         "Stalled": "0.0",
         "Held idle": "25.0",
@@ -143,7 +143,9 @@ def test_people_have_their_rank_beside_their_efficiency(week: Report) -> None:
         "rank": "1/7 H100 SXM",
         "cost, USD": "1,234.56",
     }
-    by_sm = "348.8 GPU-hours of low use count as useful in proportion to their activity: SM activity for 50.0 % of them"
+    by_sm = (
+        "348.8 GPU-hours of low use count as effective in proportion to their activity: SM activity for 50.0 % of them"
+    )
     assert by_sm in " ".join(text.split())
     assert "and 3 more with 261.0 GPU-hours" in text
     nameless = replace(week.people, teams=(replace(of_vision.teams[0], name=None),))

@@ -88,7 +88,7 @@ def test_last_week_and_the_median_of_four() -> None:
     paid, last, usual = found["paid_money"]
     assert (paid or 0) > 0
     assert paid == last == usual
-    assert found["waste_money"][0] == found["useful_money"][0] == pytest.approx((paid or 0) / 2, abs=0.01)
+    assert found["waste_money"][0] == found["effective_money"][0] == pytest.approx((paid or 0) / 2, abs=0.01)
 
 
 def test_a_week_that_nobody_saw_is_no_zero_and_a_young_lake_has_no_median() -> None:
@@ -137,7 +137,7 @@ def test_unavailable_time_is_waste_and_is_not_unused() -> None:
     rows += [segment("a0", MONDAY_S + WEEK_S / 2, MONDAY_S + WEEK_S, "active", user="ann")]
     (week,) = looked_back(rows, 0)
     assert week.waste == pytest.approx((week.paid or 0) / 2, abs=0.01)
-    assert (week.unused_share, week.idle_gpus, week.useful_share) == (0, 0, 0.5)
+    assert (week.unused_share, week.idle_gpus, week.busy_share) == (0, 0, 0.5)
 
 
 @pytest.mark.parametrize("seen_share", [0.0, 0.5])

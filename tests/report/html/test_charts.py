@@ -53,10 +53,10 @@ def said(section: Table) -> list[list[str]]:
 
 
 def test_without_waste_the_waterfall_says_so(week: Report) -> None:
-    useful = tuple(replace(step, gpu_ms=step.gpu_ms if step.state == "active" else 0.0) for step in week.ledger.steps)
+    busy = tuple(replace(step, gpu_ms=step.gpu_ms if step.state == "active" else 0.0) for step in week.ledger.steps)
     assert (
-        waterfall(replace(week.ledger, steps=useful)).headline
-        == "100.0 % of the GPU time was useful; no idle time was observed."
+        waterfall(replace(week.ledger, steps=busy)).headline
+        == "100.0 % of the paid GPU time was busy; no idle time was observed."
     )
 
 
