@@ -37,7 +37,7 @@ class PagesApp(Dash):  # type: ignore[misc]  # dash is untyped
             serve_locally=True,
             **options,
         )
-        self._own = {suffix: _joined(suffix) for suffix in _TYPES}
+        self._own = {suffix: "\n".join(_texts(suffix)).encode() for suffix in _TYPES}
         self.server.add_url_rule(_ADDRESS, "own_files", self._file)
         # where dash asks for all of Plotly with the first graph of a page: the part that our graphs need, a quarter as large
         bundle = partial(send_from_directory, str(_ASSETS.joinpath("vendor")), "plotly.min.js")
@@ -68,11 +68,6 @@ def _divided(scripts: str) -> tuple[str, list[tuple[str, str]]]:
         library = re.search(rf'src="([^"]*/({"|".join(_LATER)})/[^"]*)"', tag)
         found["later" if library else "first"].append((library[2], library[1]) if library else tag)
     return "\n".join(found["first"]), found["later"]
-
-
-def _joined(suffix: str) -> bytes:
-    """Return all our own files of a kind as one, in the order of their names."""
-    return "\n".join(_texts(suffix)).encode()
 
 
 def _texts(suffix: str) -> Iterator[str]:

@@ -506,7 +506,11 @@ def load(
     from_file = _read_file(path or environment.get("FALLOW_CONFIG") or None)
     values: dict[str, Value] = {}
     origins: dict[str, str] = {}
-    _check_environment(environment)
+    # Only variables that start with a section's name are checked.
+    sections = tuple({f"FALLOW_{setting.section}_".upper() for setting in SETTINGS})
+    for variable in environment:
+        if variable.startswith(sections) and variable not in _VARIABLES and not _SERVICE_LINK.fullmatch(variable):
+            raise _unknown(variable, "the environment")
     for setting in SETTINGS:
         text, origin = setting.default, "default"
         if setting.name in from_file:
@@ -576,11 +580,3 @@ def _unknown(name: str, where: str) -> ConfigError:
     near = of_section or get_close_matches(name, [*_NAMES, *_VARIABLES], n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else "`fallow settings` lists every setting"
     return ConfigError(f"{where} sets {name}, which is not a setting", hint)
-
-
-def _check_environment(environment: Mapping[str, str]) -> None:
-    """Raise ConfigError for a misspelt variable. Only variables that start with a section's name are checked."""
-    sections = tuple({f"FALLOW_{setting.section}_".upper() for setting in SETTINGS})
-    for variable in environment:
-        if variable.startswith(sections) and variable not in _VARIABLES and not _SERVICE_LINK.fullmatch(variable):
-            raise _unknown(variable, "the environment")

@@ -308,7 +308,9 @@ def check(file: LakeFile, content: bytes) -> pq.FileMetaData:
 
 def _checked(file: LakeFile, readable: BinaryIO | pa.BufferReader, tail: bytes) -> pq.FileMetaData:
     """Return the footer, after checks of its limits and its consistency."""
-    _check_footer_size(file, tail)
+    footer_bytes = int.from_bytes(tail[:4], "little")
+    if tail.endswith(MAGIC) and MOST_FOOTER_BYTES < footer_bytes < file.size_bytes:
+        raise _oversized(file, f"{footer_bytes} bytes of footer, at most {MOST_FOOTER_BYTES}")
     try:
         facts = pq.ParquetFile(readable).metadata
         stated = {key.decode(): value.decode(errors="replace") for key, value in (facts.metadata or {}).items()}
@@ -331,12 +333,6 @@ def _tail(source: BinaryIO) -> bytes:
     tail = source.read(TAIL_BYTES)
     source.seek(0)
     return tail
-
-
-def _check_footer_size(file: LakeFile, tail: bytes) -> None:
-    footer_bytes = int.from_bytes(tail[:4], "little")
-    if tail.endswith(MAGIC) and MOST_FOOTER_BYTES < footer_bytes < file.size_bytes:
-        raise _oversized(file, f"{footer_bytes} bytes of footer, at most {MOST_FOOTER_BYTES}")
 
 
 def _is_object(file: LakeFile) -> bool:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from agent.snapshot import Snapshot
     from agent.top.sources import TopSource
 
 _SHORTEST_MS = 250  # the driver's own samples come every sixth of a second
@@ -86,11 +85,7 @@ def _print_once(console: Console, source: TopSource, notice: str) -> int:
     finally:
         source.close()
     width = console.width if console.is_terminal else _WIDEST
-    frame = Frame(snapshot, _age_s(snapshot), source.name, notice)
+    frame = Frame(snapshot, max(0.0, time.time() - snapshot.time_ms / 1000), source.name, notice)
     for line in frame_lines(frame, width, None, glyphs(sys.stdout.encoding)):
         console.print(line, soft_wrap=True)
     return 0
-
-
-def _age_s(snapshot: Snapshot) -> float:
-    return max(0.0, time.time() - snapshot.time_ms / 1000)

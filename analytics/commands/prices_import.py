@@ -8,7 +8,7 @@ from pathlib import Path
 
 from analytics.commands.written_file import write_whole
 from analytics.language.plain_text import plain
-from analytics.money.offers import COLUMNS, ImportedCatalog, import_catalog, merged, offer_lines
+from analytics.money.offers import COLUMNS, import_catalog, merged, offer_lines
 from fallow.config import Config
 from fallow.csv_text import csv_of
 from fallow.errors import InputError, UsageError
@@ -53,10 +53,6 @@ def run_import(args: argparse.Namespace, settings: Config) -> None:
     kept = offer_lines(path) if Path(path).exists() else ()
     write_whole(Path(path), csv_of(COLUMNS, merged(kept, found, args.provider)).encode())
     show(f"offers of {plain(args.provider, 40)} now in {path}: {len(found.offers)}")
-    _say_more(found)
-
-
-def _say_more(found: ImportedCatalog) -> None:
     if found.unknown:
         say(
             f"left out, because the card is unknown or ambiguous: {', '.join(plain(name, 40) for name in found.unknown)}"

@@ -67,7 +67,12 @@ def run(args: argparse.Namespace) -> int:
         from analytics.commands import report_nudge as nudge_command
         from analytics.commands import report_send as send_command
 
-        _refuse_unused(args)
+        given = [f"--{name}" for name in _UNUSED[args.verb] if getattr(args, name) is not None]
+        if given:
+            raise UsageError(
+                f"`fallow report {args.verb}` does not take {' and '.join(given)} before the verb",
+                f"leave it out; `fallow report {args.verb} --help` lists the flags",
+            )
         return send_command.run_send(args) if args.verb == "send" else nudge_command.run_nudge(args)
     if args.schema:
         write_out(args.out, (json_text(report_schema()) + "\n").encode())
@@ -117,12 +122,3 @@ _UNUSED = {
     "nudge": ("week", "pool", "model", "team", "since", "until", "out", "format", "table", "compare", "schema"),
 }
 """Flags of `fallow report` that a verb refuses: if it ignored them, it would send another report than the one asked for."""
-
-
-def _refuse_unused(args: argparse.Namespace) -> None:
-    given = [f"--{name}" for name in _UNUSED[args.verb] if getattr(args, name) is not None]
-    if given:
-        raise UsageError(
-            f"`fallow report {args.verb}` does not take {' and '.join(given)} before the verb",
-            f"leave it out; `fallow report {args.verb} --help` lists the flags",
-        )

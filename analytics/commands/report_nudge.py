@@ -77,7 +77,10 @@ def run_nudge(args: argparse.Namespace, clock: Clock | None = None) -> int:
     zone_name = args.timezone or inputs.settings.text("report.timezone")
     speaks = language(args.lang or inputs.settings.text("report.language"), zone_name)
     quiet = Quiet.of(inputs.settings, speaks.zone)
-    contacts = _contacts(inputs)
+    path = inputs.settings.text("report.contacts")
+    if not path:
+        raise UsageError("report.contacts is missing", "name a CSV file with kind,name,email (docs/delivering.md)")
+    contacts = Contacts.load(path, inputs.settings.text("report.opt_out"))
     cool_down_ms = inputs.settings.integer("report.cool_down")
     since_ms = now_ms - max(cool_down_ms, WEEK_MS)
     journal = Journal(inputs.lake.require(), clock, command_actor(args.actor), since_ms)
@@ -127,13 +130,6 @@ class _Work:
 
     def message(self, nudge: Nudge) -> Message:
         return pack_nudge(nudge, self.language, self.day, self.seen_ms, self.links)
-
-
-def _contacts(inputs: Inputs) -> Contacts:
-    path = inputs.settings.text("report.contacts")
-    if not path:
-        raise UsageError("report.contacts is missing", "name a CSV file with kind,name,email (docs/delivering.md)")
-    return Contacts.load(path, inputs.settings.text("report.opt_out"))
 
 
 def _week(inputs: Inputs, now_ms: int) -> tuple[Inputs, WindowLedger]:

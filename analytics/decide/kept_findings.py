@@ -92,7 +92,8 @@ class KeptFindings:
         sources, store = self._sources, self._context.lake.store
         if sources is None:
             return
-        content = _packed(found)
+        values = written(tuple(vars(found).values()))
+        content = gzip.compress(json.dumps(values, separators=(",", ":")).encode(), 3, mtime=0)
         head = json.dumps({"content": _digest(content), "sources": sources})
         store.put(self._key, b"%s\n%s" % (head.encode(), content))
         oldest_first = sorted(store.list(FOLDER), key=lambda each: (each.modified_ms, each.key))
@@ -119,11 +120,6 @@ class KeptFindings:
             *(rows_digest(whole.segments), rows_digest(whole.lifetimes)),
             rows_digest(whole.idle_intervals.filter(pl.col("end") > since_ms - WEEK_MS)),
         )
-
-
-def _packed(found: WindowFindings) -> bytes:
-    values = written(tuple(vars(found).values()))
-    return gzip.compress(json.dumps(values, separators=(",", ":")).encode(), 3, mtime=0)
 
 
 def _hourly_sources(context: Context, first_ms: int) -> dict[str, str] | None:

@@ -256,7 +256,11 @@ def _restored_headers(lines: pl.DataFrame, tally: Tally) -> tuple[pl.DataFrame, 
 def _parse_group(header: Header, group: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     """Return the rows below one header, which may occur in the file many times."""
     width = len(header.fields)
-    _note_unused(header, tally)
+    # Without this note, a typing error in a field's name would lose a whole column silently.
+    unused = [name for name, _ in header.fields if name not in KNOWN]
+    note = f"columns not used: {', '.join(unused)}"
+    if unused and note not in tally.notes:
+        tally.notes.append(note)
     # one field beyond the width shows lines that are too long
     cells = group["line"].str.split_exact(header.separator, width).struct.unnest()
     whole = cells.to_series(width - 1).is_not_null() & cells.to_series(width).is_null()
@@ -271,14 +275,6 @@ def _parse_group(header: Header, group: pl.DataFrame, tally: Tally) -> pl.DataFr
         return frame
     tally.drop("a process without an id", frame[PROCESSES].null_count())
     return frame.drop_nulls(PROCESSES)
-
-
-def _note_unused(header: Header, tally: Tally) -> None:
-    """Note unused columns. Without this note, a typing error in a field's name would lose a whole column silently."""
-    unused = [name for name, _ in header.fields if name not in KNOWN]
-    note = f"columns not used: {', '.join(unused)}"
-    if unused and note not in tally.notes:
-        tally.notes.append(note)
 
 
 def _doubt_last_value(frame: pl.DataFrame, reader: _Reader, tally: Tally) -> pl.DataFrame:

@@ -238,16 +238,12 @@ def _publish_slot(lake: Lake, slot: _Slot, new: pl.DataFrame, there: list[LakeFi
     changed = merged.height - fresh - same
     result = Published(table.name, fresh, known - changed, changed, 0)
     if fresh or changed or len(seen) > 1:
-        seen = [lake.put(slot.file(merged, seen), _parquet_bytes(table, merged))]
+        seen = [lake.put(slot.file(merged, seen), parquet.encode(table, merged, {"fallow_source": "import"}))]
         result = Published(table.name, fresh, known - changed, changed, 1)
     for file in there:
         if file.last_seq < LATEST_MS and any(each.key != file.key and each.covers(file) for each in seen):
             lake.delete(file)
     return result
-
-
-def _parquet_bytes(table: LakeTable, rows: pl.DataFrame) -> bytes:
-    return parquet.encode(table, rows, {"fallow_source": "import"})
 
 
 def _read(files: list[LakeFile], table: LakeTable) -> pl.DataFrame:

@@ -117,7 +117,9 @@ def owner_tree(
     """
     quotas = owners if has_quotas else Owners.none()
     levels = {group: _nodes(group, accounts, waits, quotas, window) for group in _GROUPS}
-    organisations = _organisations(accounts, waits, owners)
+    known = {team.name: team.organisation or NO_ORGANISATION for team in owners.teams().values()}
+    pairs = (rows.select("team", "organisation").unique() for rows in (accounts.allocated, waits))
+    organisations = known | dict(row for each in pairs for row in each.iter_rows())
     for label, team in levels["team"].items():
         own = [each for path, each in levels["team_project"].items() if path.partition(OF_TEAM)[0] == label]
         levels["team"][label] = replace(team, children=_most_first(own))
@@ -129,13 +131,6 @@ def owner_tree(
 
 def _most_first(nodes: Sequence[OwnerNode]) -> tuple[OwnerNode, ...]:
     return tuple(sorted(nodes, key=lambda each: (-each.allocated_ms, -each.waited.gpu_ms, each.label)))
-
-
-def _organisations(accounts: Accounts, waits: pl.DataFrame, owners: Owners) -> dict[str, str]:
-    """Return the organisation's label by team."""
-    known = {team.name: team.organisation or NO_ORGANISATION for team in owners.teams().values()}
-    pairs = (rows.select("team", "organisation").unique() for rows in (accounts.allocated, waits))
-    return known | dict(row for each in pairs for row in each.iter_rows())
 
 
 def _nodes(

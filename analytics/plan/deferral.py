@@ -99,7 +99,13 @@ def moved_work(work: Floats, weight: Floats, room: Floats, rate: Floats, most_ho
     if len(ways):
         cost = weight[start[ways]] * rate[target[ways]]
         cost += _STAY * float(cost.mean()) * delay[ways]
-        values, duals = _solution(_program(cost, start[ways], target[ways], work, work + room))
+        # The program is always feasible: leaving all work in place is allowed.
+        model = _program(cost, start[ways], target[ways], work, work + room)
+        solver = one_thread_solver()
+        solver.passModel(model)
+        solver.run()
+        found = solver.getSolution()
+        values, duals = np.asarray(found.col_value, np.float64), np.asarray(found.row_dual, np.float64)
         moved[start[ways], delay[ways]], prices = values, np.maximum(-duals[hours:], 0.0)
     return LaterWork(moved, prices)
 
@@ -141,18 +147,6 @@ def _program(cost: Floats, start: NDArray[np.intp], target: NDArray[np.intp], wo
     model.a_matrix_.index_ = np.stack((start, target + hours), axis=1).ravel().astype(np.int32)
     model.a_matrix_.value_ = np.ones(2 * columns)
     return model
-
-
-def _solution(model: HighsLp) -> tuple[Floats, Floats]:
-    """Return the values of the columns and the duals of the rows.
-
-    The program is always feasible: leaving all work in place is allowed.
-    """
-    solver = one_thread_solver()
-    solver.passModel(model)
-    solver.run()
-    found = solver.getSolution()
-    return np.asarray(found.col_value, np.float64), np.asarray(found.row_dual, np.float64)
 
 
 _PLACE = ("pool", "model")

@@ -248,7 +248,10 @@ class Follower:
         interval = self._position(now_ms)
         for start_ms, end_ms in _windows(interval.until_ms, now_ms):
             work.writer.settings = replace(work.writer.settings, hourly=end_ms - start_ms <= HOUR_MS)
-            self._run_window(work, start_ms, end_ms)
+            totals = ReadTotals()
+            work.writer.totals = totals
+            targets = len({instance for host in work.run(start_ms, end_ms).hosts for instance in host.instances})
+            self.board.status = self.board.status.after(totals, end_ms, targets, self.clock.now_ms())
             settled_ms = max(interval.until_ms, min(end_ms, now_ms - self.settings.late_ms))
             self.source.journal(self.lake).add(ReadSpan(interval.since_ms, settled_ms))
         merged = self._merging.run(now_ms, self.clock.now_ms())
@@ -263,12 +266,6 @@ class Follower:
                 "mount the right lake, or restart the follower",
             )
         self._lake_id = marker.id
-
-    def _run_window(self, work: WindowWork, start_ms: int, end_ms: int) -> None:
-        totals = ReadTotals()
-        work.writer.totals = totals
-        targets = len({instance for host in work.run(start_ms, end_ms).hosts for instance in host.instances})
-        self.board.status = self.board.status.after(totals, end_ms, targets, self.clock.now_ms())
 
     def _position(self, now_ms: int) -> ReadSpan:
         """Return the interval up to which all data is in the lake, by the journal, else by the files of scraped hours.

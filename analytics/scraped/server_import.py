@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from datetime import tzinfo
 from itertools import islice
 from types import TracebackType
 from typing import Self
@@ -315,7 +314,11 @@ def run(args: argparse.Namespace) -> int:
     source, pseudonyms = ScrapedSource.of(settings), pseudonyms_of(args, settings)
     with source.connect() as server, SiteReader(server, source) as reader:
         now_ms = SystemClock().now_ms() + (server.clock_offset_ms() or 0)
-        window = _window(args, now_ms, site_zone(settings))
+        asked = parse_window(args.since, args.until, zone=site_zone(settings))
+        since_ms, until_ms = asked.since_ms or 0, min(asked.until_ms or now_ms, now_ms)
+        if since_ms >= until_ms:
+            raise UsageError(f"--since {args.since} is not before now, by the server's clock", "widen the window")
+        window = since_ms, until_ms
         if args.check:
             _check(args, source, reader, window)
             return 0
@@ -327,14 +330,6 @@ def run(args: argparse.Namespace) -> int:
         done = ServerImport(wish).run()
         show(as_shown(done, machines=args.json))
     return 0
-
-
-def _window(args: argparse.Namespace, now_ms: int, zone: tzinfo) -> tuple[int, int]:
-    asked = parse_window(args.since, args.until, zone=zone)
-    since_ms, until_ms = asked.since_ms or 0, min(asked.until_ms or now_ms, now_ms)
-    if since_ms >= until_ms:
-        raise UsageError(f"--since {args.since} is not before now, by the server's clock", "widen the window")
-    return since_ms, until_ms
 
 
 def _check(args: argparse.Namespace, source: ScrapedSource, reader: SiteReader, window: tuple[int, int]) -> None:

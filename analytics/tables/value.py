@@ -48,7 +48,11 @@ def value_headline(found: Recommendations) -> SentenceList | Sentence:
     """Return both figures of the ranked recommendations, their weeks, and the share at list prices."""
     value, currency = found.value, found.waste.currency
     if value is None or value.freed is None:
-        return _no_value(found)
+        if not found.weeks:
+            return tr("No yearly figure is known yet, because the data cover no complete week.")
+        if found.waste.cents is None and found.listed:
+            return tr("No price is known, so recommendations cannot be ranked by value.")
+        return tr("No recommendation frees a known amount of GPU time.")
     freed = tr_many(
         "{number} {recommendation frees|recommendations free} GPU time worth {freed} a year.",
         value.recommendations,
@@ -56,14 +60,6 @@ def value_headline(found: Recommendations) -> SentenceList | Sentence:
     )
     listed = [list_price_words(value)] if value.list_price_share else []
     return SentenceList([freed, _cash_sentence(value, currency), weeks_words(found), *listed], " ")
-
-
-def _no_value(found: Recommendations) -> Sentence:
-    if not found.weeks:
-        return tr("No yearly figure is known yet, because the data cover no complete week.")
-    if found.waste.cents is None and found.listed:
-        return tr("No price is known, so recommendations cannot be ranked by value.")
-    return tr("No recommendation frees a known amount of GPU time.")
 
 
 def _cash_sentence(value: TotalValue, currency: str) -> Sentence:

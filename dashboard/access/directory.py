@@ -84,20 +84,15 @@ def _read(path: str) -> _Named:
             raise line.error(f"{' '.join(key).strip()} is already named in line {lines[key]}", "keep one of the lines")
         lines[key] = line.number
         if key[0] == TOKEN:
-            digest = _digest(line)
+            digest = (line.text("sha256") or "").lower()
+            if not re.fullmatch(r"[0-9a-f]{64}", digest):
+                raise line.error("sha256 is not the SHA-256 of a token", "create both as docs/api.md shows")
             if digest in found.programs:
                 raise line.error("another line has the same token", "give each program a token of its own")
             found.programs[digest] = Reader(key[1], *row, kind=TOKEN)
         else:
             found.people[key] = row
     return found
-
-
-def _digest(line: CsvLine) -> str:
-    digest = (line.text("sha256") or "").lower()
-    if not re.fullmatch(r"[0-9a-f]{64}", digest):
-        raise line.error("sha256 is not the SHA-256 of a token", "create both as docs/api.md shows")
-    return digest
 
 
 def _whole_lines(path: str) -> list[CsvLine]:

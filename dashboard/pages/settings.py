@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from dash import html
@@ -167,13 +166,8 @@ def _setting_table(view: View, found: Sequence[ShownSetting]) -> html.Div:
 def _meaning(view: View, each: ShownSetting) -> html.Td:
     """In the reader's language, as far as its catalogue knows it."""
     said = view.translate(each.meaning)
-    shown = _with_code(said)
+    shown = [html.Code(part) if place % 2 else part for place, part in enumerate(said.split("`")) if part]
     return html.Td(shown) if said != each.meaning else html.Td(shown, lang="en")
-
-
-def _with_code(text: str) -> list[Any]:
-    """What stands between backquotes as what it is: something to type."""
-    return [html.Code(part) if place % 2 else part for place, part in enumerate(text.split("`")) if part]
 
 
 SETTINGS_PAGE = Page(

@@ -82,7 +82,12 @@ def refusal(answer: HttpAnswer, address: ServerAddress) -> InputError | None:
     if not answer.is_error:
         return _page(answer, address) if answer.is_page else None
     if answer.status in {301, 302, 303, 307, 308}:
-        return _redirect(answer, address)
+        to = plain(address.masked(answer.headers.get("location", "").partition("?")[0]), 200)
+        if re.search(r"login|auth|oauth|sso", to, re.IGNORECASE):
+            return InputError(f"{address.url} sends to a login page ({to})", _LOGIN)
+        return InputError(
+            f"{address.url} redirects elsewhere ({to})", "give the URL without the part that it adds, from /api/v1 on"
+        )
     words = _server_words(answer, address)
     what = f"{address.url} answers {answer.status}{words}"
     if answer.status in {401, 403}:
@@ -153,15 +158,6 @@ def no_connection(error: BaseException, address: ServerAddress) -> InputError:
 def _page(answer: HttpAnswer, address: ServerAddress) -> InputError:
     who = "Grafana" if b"grafana" in answer.body[:20_000].lower() else "a web page"
     return InputError(f"{who} answers at {address.url}, not a metrics server", _PLACES)
-
-
-def _redirect(answer: HttpAnswer, address: ServerAddress) -> InputError:
-    to = plain(address.masked(answer.headers.get("location", "").partition("?")[0]), 200)
-    if re.search(r"login|auth|oauth|sso", to, re.IGNORECASE):
-        return InputError(f"{address.url} sends to a login page ({to})", _LOGIN)
-    return InputError(
-        f"{address.url} redirects elsewhere ({to})", "give the URL without the part that it adds, from /api/v1 on"
-    )
 
 
 def _login_remedy(answer: HttpAnswer, address: ServerAddress) -> str:
