@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from dash import ClientsideFunction, Input, Output, State, callback_context, no_update, set_props
-from flask import Response, redirect, request
+from flask import Response, request
 
 from analytics.tables.palette import palette
 from dashboard.access import LOCAL, Access
@@ -30,7 +30,7 @@ from dashboard.files import serve_files
 from dashboard.frame import FAILED_ACTION, OUTPUTS, choices, connect_bar, frame, heading, links, no_choices
 from dashboard.metrics import serve_metrics
 from dashboard.page_files import PagesApp
-from dashboard.pages import MOVED, PAGES
+from dashboard.pages import PAGES
 from dashboard.pages.page import Page
 from dashboard.protection import BY_LINK, protect
 from dashboard.query import Query
@@ -60,8 +60,6 @@ def build_app(source: LakeSource, access: Access = LOCAL, *, rates: Rates = UNLI
     connect_bar(app)
     for page in PAGES:
         page.connect(app, source)
-    for path in MOVED:
-        app.server.add_url_rule(path, f"moved{path}", _moved)
     serve_files(app.server, source)
     serve_api(app.server, source)
     serve_metrics(app.server, source)
@@ -92,9 +90,6 @@ def _connect(app: Any, source: LakeSource, access: Access) -> None:
         if scheme is None:
             return [no_update] * (3 + len(OUTPUTS))
         path = path or "/"
-        if path in MOVED:  # from a view that was saved under it: what the browser loads is redirected
-            path = MOVED[path]
-            set_props("url", {"pathname": path})
         set_props(FAILED_ACTION, {"children": ""})  # of another page, or mended
         try:
             return _answer(source, access, scheme, path, search)
@@ -157,12 +152,6 @@ def _page(source: LakeSource, view: View, scheme: str, path: str, page: Page | N
     return source.made_of(
         view, ("page", view.key, scheme, path), lambda: [*heading(view, page), page.content(view, palette(scheme))]
     )
-
-
-def _moved() -> Response:
-    """Leads from an address that a page had before to the one that it has now, with the same query."""
-    query = request.query_string.decode("ascii", "ignore")
-    return redirect(MOVED[request.path] + (f"?{query}" if query else ""), 301)  # type: ignore[return-value]
 
 
 def _unforeseen(source: LakeSource, _: Exception) -> Response:

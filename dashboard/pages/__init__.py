@@ -1,8 +1,6 @@
-"""The five places of the navigation with their pages, and the addresses that pages had before."""
+"""The five places of the navigation with their pages."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from analytics.language.sentences import tr
 from dashboard.pages.compare import COMPARE
@@ -29,13 +27,3 @@ PLACES: tuple[PagePlace, ...] = (
 )
 
 PAGES: tuple[Page, ...] = tuple(page for place in PLACES for page in place.pages)
-
-MOVED: Mapping[str, str] = {
-    "/overview": "/",
-    "/opportunities": "/recommendations",
-    "/film": "/timeline",
-    "/holders": "/users",
-    "/waits": "/queue",
-    "/costs": "/purchase",
-}
-"""The addresses that pages had before, with those that they have now."""

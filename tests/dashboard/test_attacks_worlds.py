@@ -36,7 +36,7 @@ from dashboard.actions import KINDS
 from dashboard.api.endpoints import ENDPOINTS
 from dashboard.app import build_app
 from dashboard.files import EXPORTS
-from dashboard.pages import MOVED, PAGES
+from dashboard.pages import PAGES
 from dashboard.query import Query
 from dashboard.source import LakeSource
 from dashboard.view import View
@@ -197,7 +197,6 @@ def addresses(mark: str, finding: str) -> list[tuple[str, str]]:
 ROUTES: dict[str, list[str]] = {
     "/": ["/"],
     "/<path:path>": ["/findings", "/nowhere"],
-    **{path: [path] for path in MOVED},
     "/_dash-layout": ["/_dash-layout"],
     "/_dash-dependencies": ["/_dash-dependencies"],
     "/_dash-update-component": [],  # the callbacks
@@ -210,7 +209,6 @@ ROUTES: dict[str, list[str]] = {
     "/assets/pages-<digest>.<suffix>": [],
     "/static/<path:filename>": [],
     "/export/<name>.<kind>": [f"/export/{name}.{kind}" for name in EXPORTS for kind in ("csv", "parquet")],
-    **{path: [path] for path in MOVED},
     **{each.path: [each.path] for each in ENDPOINTS},
     "/api/v1/openapi.json": [],  # of the code
     "/api/": [],

@@ -14,7 +14,7 @@ from flask.testing import FlaskClient
 
 from dashboard.access.people import ADMIN, VIEWER, Reader
 from dashboard.app import build_app
-from dashboard.pages import MOVED, PAGES, PLACES
+from dashboard.pages import PLACES
 from dashboard.source import LakeSource
 from fallow.lake import Lake
 from tests.dashboard.conftest import components, filled, inputs_of, page, words
@@ -149,14 +149,6 @@ def test_links_keep_window_and_scope(client: FlaskClient) -> None:
         )
         assert places == [f"{each.pages[0].path}?span=24h" for each in PLACES]
         assert own == [f"{page.path}?span=24h" for page in place.pages if page.listed]
-
-
-@pytest.mark.parametrize(("before", "now"), MOVED.items())
-def test_an_address_that_a_page_had_before_leads_to_the_page(client: FlaskClient, before: str, now: str) -> None:
-    answer = client.get(f"{before}?span=24h")
-    assert (answer.status_code, answer.headers["Location"]) == (301, f"{now}?span=24h")
-    assert now in {page.path for page in PAGES}
-    assert words(page(client, before)) == words(page(client, now))
 
 
 @pytest.mark.parametrize(
