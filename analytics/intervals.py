@@ -173,25 +173,22 @@ def islands(by: Sequence[str], gap_ms: int | None = 0, *, start: str = "time", e
     return pl.any_horizontal(apart).cum_sum()
 
 
-def levels(
-    spans: pl.DataFrame, by: Sequence[str] = (), *, weight: pl.Expr | None = None, start: str = "time"
-) -> pl.DataFrame:
+def levels(spans: pl.DataFrame, by: Sequence[str] = (), *, weight: pl.Expr | None = None) -> pl.DataFrame:
     """Return the number of simultaneous intervals: `by`, `time`, `end` and `level`, sorted by `by` and `time`.
 
     A row lasts from one moment at which an interval of its `by` begins or ends to the next, also where the level stays equal or is 0.
     The last row of each `by` begins where the last interval ends: its level is 0 and its `end` null.
 
     Args:
-        spans: rows with `by`, the column that `start` names, and `end`.
+        spans: rows with `by`, `time` and `end`.
         by: columns that separate the counts.
         weight: the weight of each interval; None counts 1.
-        start: column in which an interval begins.
     """
     weight = pl.lit(1, pl.Int64) if weight is None else weight
     # groups by number, in the order of their names: sorting and grouping by names takes several times as long
     groups = spans.select(by).unique().sort(by).with_row_index("_group") if by else None
     keys = () if groups is None else ("_group",)
-    rows = spans.select(*by, "end", time=start, level=weight)
+    rows = spans.select(*by, "time", "end", level=weight)
     rows = rows if groups is None else rows.join(groups, on=by, nulls_equal=True)
     begins, ends = rows.select(*keys, "time", "level"), rows.select(*keys, time="end", level=-pl.col("level"))
     changes = pl.concat([begins, ends]).group_by(*keys, "time").agg(pl.col("level").sum()).sort(*keys, "time")

@@ -229,9 +229,9 @@ def run_rules(context: Context, rules: Sequence[Rule] = RULES) -> tuple[Finding,
     return findings_and_demand(context, rules)[0]
 
 
-def found_by_rules(context: Context, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
+def found_by_rules(context: Context) -> tuple[Finding, ...]:
     """Return the same findings with the rules' own confidence, regardless of their record at this site."""
-    return findings_and_demand(context, rules, records=False)[0]
+    return findings_and_demand(context, records=False)[0]
 
 
 def findings_and_demand(

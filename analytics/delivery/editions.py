@@ -95,7 +95,7 @@ class EditionSender:
     channels: Mapping[Target, Channel]
     edition: str
     clock: Clock
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None]
 
     @classmethod
     def open(
@@ -108,7 +108,7 @@ class EditionSender:
         *,
         newest: Week,
         clock: Clock,
-        sleep: Callable[[float], None],
+        sleep: Callable[[float], None] = time.sleep,
     ) -> EditionSender:
         """Return a sender, without contacting any target. Raises UsageError and ConfigError for invalid settings."""
         channels = open_channels(targets, settings, sleep)
@@ -177,43 +177,36 @@ def site_targets(settings: Config) -> tuple[Target, ...]:
     return parse_targets(settings.texts("report.to"), settings.text("webhook.kind"))
 
 
-def try_order(inputs: Inputs, order: Order, make: MakeReport, clock: Clock | None = None) -> tuple[Said, ...]:
+def try_order(inputs: Inputs, order: Order, make: MakeReport) -> tuple[Said, ...]:
     """Return what would be sent, without contacting any target and without a record.
 
     Raises UsageError for a week that is not closed, a target outside the settings, or an unusable channel.
     """
-    sender, week, messages = _prepare(inputs, order, make, clock or SystemClock(), time.sleep)
+    sender, week, messages = _prepare(inputs, order, make)
     return tuple(_would(sender.state(week, target), message) for target, message in messages.items())
 
 
-def send_order(
-    inputs: Inputs,
-    order: Order,
-    make: MakeReport,
-    clock: Clock | None = None,
-    sleep: Callable[[float], None] = time.sleep,
-) -> tuple[Said, ...]:
+def send_order(inputs: Inputs, order: Order, make: MakeReport) -> tuple[Said, ...]:
     """Send to each target that has not received it, and record every step under the actor's name.
 
     Raises as `try_order` does, and LakeError if the record cannot be written.
     """
-    sender, week, messages = _prepare(inputs, order, make, clock or SystemClock(), sleep)
+    sender, week, messages = _prepare(inputs, order, make)
     return tuple(_became(sender.send(week, target, message)) for target, message in messages.items())
 
 
 def _prepare(
-    inputs: Inputs, order: Order, make: MakeReport, clock: Clock, sleep: Callable[[float], None]
+    inputs: Inputs, order: Order, make: MakeReport
 ) -> tuple[EditionSender, Week, dict[Target, Message | None]]:
     """Return the sender, the week, and the message of each target (None if not due).
 
     Raises every error before sending.
     """
     targets = _chosen(site_targets(inputs.settings), order.targets)
+    clock = SystemClock()
     week = asked_week(order.week, order.language.zone, clock.now_ms())
     edition = edition_name(order.scope, order.language.code)
-    sender = EditionSender.open(
-        inputs.lake, inputs.settings, targets, edition, order.actor, newest=week, clock=clock, sleep=sleep
-    )
+    sender = EditionSender.open(inputs.lake, inputs.settings, targets, edition, order.actor, newest=week, clock=clock)
     due_ones = [target for target in targets if sender.is_due(week, target)]
     message = None
     if due_ones:
