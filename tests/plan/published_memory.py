@@ -1,7 +1,8 @@
 """Published measurements of GPU memory, against what `fallow plan fit` estimates of the same work.
 
-`python -m tests.plan.published_memory` (part of `make docs`) writes the table of docs/fit.md; test_model_needs.py fails where the
-page is not current, or where the estimate gets worse. Every figure was read at the address beside it: `published_memory.csv`.
+`python -m tests.plan.published_memory` (part of `make docs`) prints every measurement and writes the table of docs/fit.md;
+test_model_needs.py fails where the page is not current, or where the estimate gets worse. Every figure was read at the
+address beside it: `published_memory.csv`.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ its figures of two cards, and those that fill the card, are left out."""
 
 
 def table() -> str:
-    """Measured against estimated as markdown: a row for each kind of work, then each measurement, in-sample ones apart."""
+    """Measured against estimated as markdown: a row for each kind of work."""
     lines = [
         "| work | measurements | hits | furthest too low | furthest too high | safe size over 10 % too low |",
         "|---|---|---|---|---|---|",
@@ -115,21 +116,21 @@ def table() -> str:
         lines.append(
             f"| {kind} | {len(found)} | {sum(each.is_hit for each in found)} | {low} | {high} | {sum(each.is_unsafe for each in found)} |"
         )
-    tested = [each for each in MEASUREMENTS if not each.in_sample]
-    others = [each for each in MEASUREMENTS if each.in_sample]
+    tested, others = ([each for each in MEASUREMENTS if each.in_sample is of_sample] for of_sample in (False, True))
     by_kind = ", ".join(
         f"{_hits(each for each in tested if isinstance(each.work, kind))} in {words}"
         for kind, words in ((Serving, "serving"), (Training, "training"))
     )
     counted = f"Hits: {_hits(tested)} that set no constant of the estimate ({by_kind}), and {_hits(others)} that did."
-    each = "".join(
-        f"\n{title}\n\n{_EACH}" + "".join(map(_line, found))
-        for title, found in (("Out of sample:", tested), ("In sample (these set a constant):", others))
-    )
-    return f"{counted}\n\n" + "\n".join(lines) + f"\n{each}"
+    return f"{counted}\n\n" + "\n".join(lines) + "\n"
 
 
-_EACH = "| work | model | conditions | measured | estimate | safe size | error |\n|---|---|---|---|---|---|---|\n"
+def every_measurement() -> str:
+    """A row for each measurement as markdown; the last column says which ones set a constant."""
+    return _EACH + "".join(map(_line, MEASUREMENTS))
+
+
+_EACH = "| work | model | conditions | measured | estimate | safe size | error | sample |\n|---|---|---|---|---|---|---|---|\n"
 
 
 def _line(each: Measurement) -> str:
@@ -146,7 +147,8 @@ def _line(each: Measurement) -> str:
     sizes = (
         f"[{each.measured / GIB:.1f} GiB]({each.source}) | {each.estimate / GIB:.1f} GiB | {each.safe / GIB:.1f} GiB"
     )
-    return f"| {_kind(each.work)} | {each.shape.name} | {', '.join(values)} | {sizes} | {error} |\n"
+    sample = "in" if each.in_sample else "out"
+    return f"| {_kind(each.work)} | {each.shape.name} | {', '.join(values)} | {sizes} | {error} | {sample} |\n"
 
 
 def _hits(measurements: Iterable[Measurement]) -> str:
@@ -171,5 +173,5 @@ def with_table(page: str) -> str:
 
 
 if __name__ == "__main__":
-    print(table())
+    print(table() + "\n" + every_measurement())
     PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
