@@ -29,10 +29,12 @@ def tables() -> dict[str, str]:
 
 
 def families_table(families: Sequence[Family]) -> str:
-    """Return one line per name, in the order of a scrape."""
+    """Return DCGM's fields as a list, whose meaning is DCGM's own, and one line per name of fallow's, in the order of a scrape."""
     by_name = {family.name: family for family in reversed(families)}
     names = dict.fromkeys(family.name for family in families)
-    return "\n".join(["| name | unit | meaning |", "|---|---|---|", *(_line(by_name[name]) for name in names)])
+    fields = ", ".join(f"`{name}`" for name in names if name.startswith("DCGM"))
+    own = (_line(by_name[name]) for name in names if not name.startswith("DCGM"))
+    return "\n".join([*([f"DCGM's fields: {fields}.", ""] if fields else []), "| name | meaning |", "|---|---|", *own])
 
 
 def rules_table() -> str:
@@ -51,9 +53,13 @@ def _said(summary: str) -> str:
     return re.sub(r"\{\{ \$?(?:labels\.)?(\w+)[^}]*\}\}", r"*\1*", summary)
 
 
+_UNIT_IN_NAME = {"s": "seconds", "bytes/s": "bytes_per_second", "1/s": "per_second", "GPU-hours": "gpu_hours"}
+
+
 def _line(family: Family) -> str:
-    unit = {"1": "", "0 or 1": "0/1"}.get(family.unit, family.unit)
-    return f"| `{family.name}` | {unit} | {family.meaning} |"
+    """The name and the meaning, with the unit where the name lacks it."""
+    is_plain = family.unit in ("1", "0 or 1") or _UNIT_IN_NAME.get(family.unit, family.unit) in family.name
+    return f"| `{family.name}` | {family.meaning}{'' if is_plain else f' ({family.unit})'} |"
 
 
 def written(page: str) -> str:

@@ -19,9 +19,9 @@ def with_summary(page: str) -> str:
     """Return docs/prometheus.md with the table of exporters as it is now."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    lines = ["| exporter | labels of the GPU | of its user | a value of utilization |", "|---|---|---|---|"]
+    lines = ["| exporter | labels of the GPU | of its user | utilization |", "|---|---|---|---|"]
     lines += [
-        f"| [{exporter.title}]({_source(exporter)}) | {_gpu(exporter)} | {_user(exporter)} | {exporter.readings} |"
+        f"| [{exporter.title}]({_source(exporter)}) | {_gpu(exporter)} | {_user(exporter)} | {_utilization(exporter)} |"
         for exporter in built_in()
         if exporter.of_gpus
     ]
@@ -38,6 +38,12 @@ def _gpu(exporter: Exporter) -> str:
 
 def _user(exporter: Exporter) -> str:
     return _labels(tuple(names[0] for _, names in exporter.user))
+
+
+def _utilization(exporter: Exporter) -> str:
+    """A moment or a mean, by the metrics that fill the column, the first of which counts wherever it has a value."""
+    kinds = [each.kind for each in exporter.metrics if (each.table, each.column) == ("gpu", "gpu_util_pct")]
+    return ", else ".join({"reading": "moment", "average": "mean"}[kind] for kind in dict.fromkeys(kinds)) or _NO_LABELS
 
 
 def _labels(names: tuple[str, ...]) -> str:
