@@ -115,7 +115,6 @@ STATUSES: Mapping[str, Term] = {
 """How a finding stands over time."""
 
 TERMS: tuple[Term, ...] = (
-    Term("active time", tr("GPU time in the state Busy")),
     Term("agent", tr("the daemon on each GPU host that samples the GPUs and publishes rows to the lake")),
     Term(
         "allocated time",
@@ -124,7 +123,6 @@ TERMS: tuple[Term, ...] = (
     Term("allocation", tr("GPUs that a scheduler or a table gives to a user, a job or a team for a time")),
     Term("back-test", tr("an estimate made from older data, compared with what happened afterwards")),
     Term("block", tr("GPUs on one host that are free at the same time, in groups of 1, 2, 4 or 8")),
-    Term("cache", tr("derived data kept so that it need not be computed again; safe to delete")),
     Term("confidence", tr("how sure a finding is: high, medium or low, by the number of conditions that failed")),
     Term("confirmed", tr("watched without a gap, or supported by the energy counter")),
     Term("coverage", tr("the share of the GPU time that was observed")),
@@ -134,13 +132,9 @@ TERMS: tuple[Term, ...] = (
             "GPUs that work, GPUs that are held idle or allocated and unused unless a finding says that they may go, and GPUs that queued jobs could have used"
         ),
     ),
-    Term("demand duration curve", tr("for each number of GPUs, the hours in which at least that many were needed")),
-    Term(
-        "effective time", tr("active time, and low time by its activity: SM activity where measured, else utilization")
-    ),
+    Term("effective time", tr("busy time, and low use by its activity: SM activity where measured, else utilization")),
     Term("efficiency", tr("the effective share of the allocated time")),
     Term("ending", tr("GPUs that come free on a day, because a job or a project ends or work has faded")),
-    Term("evidence", tr("the figures behind a finding and the time that they cover")),
     Term(
         "finding",
         tr("the evidence for a recommendation: one waste of GPU time, its GPUs, figures, confidence and next command"),
@@ -149,19 +143,13 @@ TERMS: tuple[Term, ...] = (
         "fragmentation",
         tr("the share of unallocated GPUs that the jobs of a pool cannot use, because they are scattered over hosts"),
     ),
-    Term("gang", tr("GPUs that one job needs at the same time, often on one host")),
-    Term("gap-free utilization", tr("utilization over the whole interval, not at single moments")),
     Term("goodput", tr("the share of GPU time that led to jobs that completed")),
     Term("GPU-hour", tr("one GPU for one hour; a MIG instance counts by its share of the GPU")),
-    Term("host", tr("a machine with GPUs")),
     Term("idle interval", tr("a time without a kernel on one GPU, with or without a user"), "idle_interval"),
-    Term("interval", tr("a time with a start and an end; the end does not belong to it")),
     Term("job", tr("work that a scheduler runs")),
     Term("lake", tr("the Parquet files that agents write and analytics read, in a folder or an object store")),
     Term("lead time", tr("the days from an order to the first use of what was ordered")),
     Term("ledger", tr("every GPU-second in exactly one state; the states add up to the capacity and to what was paid")),
-    Term("low efficiency", tr("much allocated time, little of it used")),
-    Term("message", tr("one edition of the report, as it is sent to people or chats")),
     Term(
         "nudge",
         tr("a message to one person with their recommendations, or to operators with those that only they can act on"),
@@ -175,11 +163,6 @@ TERMS: tuple[Term, ...] = (
         tr("the demand that 95 % of the hours of four weeks stay within, 99 % in pools with `prod` in their name"),
     ),
     Term("pool", tr("GPUs of one kind that a site manages together")),
-    Term("price", tr("what a GPU-hour costs, from the site's table or a public list")),
-    Term(
-        "quarantine", tr("GPUs or workers that the agent leaves alone for a while because driver calls block or crash")
-    ),
-    Term("queue", tr("the jobs that wait for GPUs")),
     Term("queue wait", tr("the time from when a job could have begun until it was allocated GPUs")),
     Term("reclaim", tr("take back GPUs that a user holds or has allocated without use")),
     Term(

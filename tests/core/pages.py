@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dashboard.api.parameters import Parameter
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+_SOURCE = re.compile(r" \([^()]*(?:\([^()]*\)[^()]*)*\)$")
 
 
 def rules_page() -> str:
@@ -32,8 +34,8 @@ def rules_page() -> str:
 
 <!-- written by `make docs` from analytics/rules -->
 
-A rule finds one kind of waste. `fallow rules NAME` shows a rule with its look-alikes; [recommendations](recommendations.md) explains what becomes of a finding.
-A source in brackets follows each threshold; "ours" marks our own choice. The second table has the thresholds that several rules share.
+A rule finds one kind of waste; [recommendations](recommendations.md) explains what becomes of a finding. `fallow rules NAME` shows a rule with its look-alikes and the
+reason or source of each threshold. The second table has the thresholds that several rules share.
 
 | rule | finds GPUs that are ... | for | needs | thresholds |
 |---|---|---|---|---|""".splitlines()
@@ -51,7 +53,9 @@ def _rule(rule: Rule, thresholds: list[tuple[str, str]]) -> str:
 
 
 def _threshold(name: str, value: str) -> str:
-    return f"{f'`{name}`' if '.' in name else name.replace('_', ' ')}: {value}"
+    """The threshold without its source, which ends it in brackets."""
+    name = f"`{name.strip('`')}`" if "." in name else name.replace("_", " ")
+    return f"{name}: {_SOURCE.sub('', value)}"
 
 
 def _needed(history: HistoryNeed) -> str:
