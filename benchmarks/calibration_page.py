@@ -1,4 +1,4 @@
-"""docs/calibration.md as a whole, from the stored figures of `calibration`, `strangers`, `next_week` and `persistence_models`."""
+"""docs/calibration.md as a whole, from the stored figures of `calibration`, `strangers` and `next_week`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ _PAGE = """# Calibration: can you trust a grade?
 <!-- written by `make calibrate` from the stored figures in benchmarks/ -->
 
 A finding about GPUs to reclaim states the probability that they stay unused for seven days, and a grade of confidence.
-This page compares promised with kept. [`fallow evaluate --labels FILE`](evaluate.md) measures the same on your own
-fleet, and `--save` lowers the confidence of rules that were wrong.
-
-Every judgement uses only what was known at the end of a week; the week after shows what became of the GPUs.
+This page compares promised with kept: only what was known at the end of a week counts, and the week after shows what
+became of the GPUs. [`fallow evaluate`](evaluate.md) measures the same on your own fleet.
 
 - **simulated**: fleets of seven kinds by fallow's own simulation (`make calibrate`). Out of sample: the constants were
   chosen on other fleets.
@@ -44,24 +42,18 @@ GPUs by the promised probability of seven unused days. *Kept* should match *prom
 ## Next week's peak demand
 
 fallow states an interval for the peak demand of each pool, meant to hold in 90 % of weeks (`python -m benchmarks
-next-week PATH...`). Width and misses are shares of the pool. *Traces* are published series. The constants were chosen
-with them in view, so only other rows are out of sample.
+next-week PATH...`). Width and misses are shares of the pool. *Traces* are published series, in view when the constants
+were chosen.
 
 {weeks}
-
-## Against survival libraries
-
-The Brier score of "does this idle GPU stay unused for so long?" (`python -m benchmarks persistence`; lower is better,
-all out of sample). fallow needs none of the libraries: what they gain on one population they lose on another.
-
-{models}
 
 ## What this does not show
 
 - Simulated people are not people, and GPUs of one finding are not independent: the true intervals are wider.
 - Rules about efficiency and right-sizing reclaim nothing and are not in these tables; `python -m benchmarks judged`
   judges them ([evaluate.md](evaluate.md)).
-- A week has seven days of 24 hours here. After a clock change, the hours of earlier weeks are off by one.
+- Models of survival libraries (lifelines, statsmodels, scikit-survival) are nearer on one population and farther on
+  another (`python -m benchmarks persistence`), so fallow uses none.
 """
 
 
@@ -71,12 +63,10 @@ def page() -> str:
     by_set = [f"{name}: {cell}" for name in ("simulated", *SETS) for cell in ("GPUs", "promised", "kept")]
     by_grade = ("fleets", "grade", "GPUs", "precision, 7 d", "90 % interval", "precision, 1 d", "recall, 7 d")
     by_week = ("fleets", "weeks of a pool", "interval held", "90 % interval", "mean width", "point misses by")
-    by_model = ("model", *(f"{name}, {horizon}" for name, horizon in _ASKED))
     return _PAGE.format(
         grades=_table(by_grade, _grades(simulated, strangers)),
         promises=_table(("promised", *by_set), _promises(simulated, strangers)),
         weeks=_table(by_week, _weeks(_stored("next_week"))),
-        models=_table(by_model, _models(_stored("persistence"))),
     )
 
 
@@ -127,17 +117,6 @@ def _weeks(stored: Stored) -> Iterator[list[str]]:
         interval = _interval((row["held_low_ratio"], row["held_high_ratio"]))
         shares = _percent(row["held_ratio"]), interval, _percent(row["width_ratio"]), _percent(row["miss_ratio"])
         yield [name, f"{row['weeks']:.0f}", *shares]
-
-
-_ASKED = (("simulated", "1d"), ("simulated", "7d"), ("genai26", "1h"), ("genai26", "4h"))
-"""Fleets and horizons of the table; the stored file has more."""
-
-
-def _models(stored: Stored) -> Iterator[list[str]]:
-    for model in ("fallow", *sorted(stored["versions"])):
-        version = stored["versions"].get(model)
-        scores = [f"{stored[name][horizon][model]['brier']:.3f}" for name, horizon in _ASKED]
-        yield [f"{model} ({version})" if version else model, *scores]
 
 
 def _percent(share: float | None) -> str:

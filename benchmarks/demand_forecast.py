@@ -158,10 +158,10 @@ def _tables(stored: dict[str, Any]) -> str:
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for name, trace in sorted(stored["traces"].items(), key=lambda item: item[0] != HELD_OUT):
         for horizon, rows in sorted(trace["horizons"].items(), key=lambda item: int(item[0])):
-            part = "held out" if name == HELD_OUT else "in view when choosing"
             errors = [f"{rows[method]['mase']:.2f}" for method in own]
             error, other = min((found["mase"], method) for method, found in rows.items() if method not in own)
             inside = f"{rows[FALLOW]['inside_80_ratio']:.0%}"
-            cells = [f"{name} ({part})", trace["days"], horizon, *errors, f"{error:.2f} {other}", inside]
+            trace_name = f"{name} (held out)" if name == HELD_OUT else name
+            cells = [trace_name, trace["days"], horizon, *errors, f"{error:.2f} {other}", inside]
             lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"

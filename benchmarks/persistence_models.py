@@ -2,7 +2,7 @@
 
 It uses simulated fleets of every kind, from seeds without influence on any constant, and a published trace. At moments of the
 last weeks every model learns from the facts known then, and is judged by later facts. All figures are out of sample. Figures of
-libraries that are not installed stay unchanged. Stored in benchmarks/persistence.json; docs/calibration.md shows its Brier scores.
+libraries that are not installed stay unchanged. Stored in benchmarks/persistence.json; docs/calibration.md has the result.
 """
 
 from __future__ import annotations
