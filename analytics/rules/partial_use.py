@@ -92,8 +92,8 @@ PARTIAL_USE = Rule(
         "unused": f"mean utilization over the job's whole time under {UNUSED_BELOW_PCT} % (loading libraries takes seconds)",
         "used": f"another GPU of the job with a mean of at least {USED_FROM_PCT:g} % (more than a start-up)",
         "job time": f"at least {MIN_MS // MINUTE_MS} min beside working GPUs (Job Defense Shield looks from 61 min on)",
-        "counted": "GPUs that the job's allocation counts and does not name, less those that it was seen on and those of its host with work of no "
-        f"known job: where nobody was on as many others for {KNOWN_MIN:.0%} of its time (ours)",
+        "counted": "of GPUs that an allocation counts and does not name: those that neither the job nor work of no known job was seen on, "
+        f"if as many were free for {KNOWN_MIN:.0%} of its time (ours)",
         "known": f"utilization known for at least {KNOWN_MIN:.0%} of the job's time on the GPU",
     },
     labels=(

@@ -51,7 +51,7 @@ STRAGGLER = Rule(
     history=HistoryNeed(7 * MINUTE_MS),
     thresholds={
         **STALLED_THRESHOLDS,
-        "works": f"another GPU of the job in use during the stall, for at least {WORKS_MIN_MS // MINUTE_MS} min and {WORKS_MIN_SHARE:.0%} of it, or a process of the job on a GPU that does not spin, at {BUSY_CPU_PCT:g} % of one CPU (ours)",
+        "works": f"another GPU of the job works for at least {WORKS_MIN_MS // MINUTE_MS} min and {WORKS_MIN_SHARE:.0%} of the stall, or a process of the job on a GPU that does not spin uses {BUSY_CPU_PCT:g} % of one CPU (ours)",
     },
     labels=(*STALLED_LABELS, label("working_gpus", "they wait for {value}")),
     find=straggler_findings,

@@ -58,7 +58,7 @@ CONDITIONS = (
      "a sample at 0 says that the GPU was idle at that moment and no more"),
     ("clock", "no host has rows from the future", "a clock that is ahead does not say how things stand now"),
     ("attribution", "the user, or the account or namespace, is known by name, from processes or an allocation",
-     "otherwise nobody can be asked"),
+     "otherwise no user can be asked"),
     ("persistence",
      (f"the GPUs stay unused for another `findings.horizon` (7 d) with a probability of at least {Share(HIGH_MIN, 0)}; "
       f"below {Share(MEDIUM_MIN, 0)} the confidence is low"),
