@@ -17,6 +17,7 @@ from dashboard.access.hosts import is_loopback
 from dashboard.access.refusal import Rates, rates_of
 from dashboard.access.session_list import add_verb, run_sessions
 from dashboard.front import Limits, limits_of
+from dashboard.query import DEFAULT_SPAN
 from dashboard.serving import LOOPBACK, app_of, listen
 from dashboard.wsgi import serve_workers
 from fallow.config import Config
@@ -27,7 +28,7 @@ _MOST_WORKERS = 64
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_common_arguments(parser)
+    add_common_arguments(parser, since=DEFAULT_SPAN)
     parser.add_argument(
         "--host",
         default=LOOPBACK,
