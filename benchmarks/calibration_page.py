@@ -11,7 +11,8 @@ Stored = Mapping[str, Any]
 
 PAGE = Path(__file__).parent.parent / "docs" / "calibration.md"
 GRADES = ("high", "medium", "low")
-SETS = ("seen", "unseen")
+SETS = ("unseen",)
+"""Fleets on which the rules were not tuned; the stored figures have the others too."""
 _PAGE = """# Calibration: can you trust a grade?
 
 <!-- written by `make calibrate` from the stored figures in benchmarks/ -->
@@ -20,11 +21,10 @@ A finding about GPUs to reclaim states the probability that they stay unused for
 This page compares promised with kept: only what was known at the end of a week counts, and the week after shows what
 became of the GPUs. [`fallow evaluate`](evaluate.md) measures the same on your own fleet.
 
-- **simulated**: fleets of seven kinds by fallow's own simulation (`make calibrate`). Out of sample: the constants were
-  chosen on other fleets.
-- **seen**: mixed fleets of 112 GPUs, whose users the rules' author did not write (`python -m benchmarks
-  strangers`). In sample: we may look at them while we tune.
-- **unseen**: more such fleets of strangers. Out of sample: we never tune on them. Trust these figures most.
+- **simulated**: fleets of seven kinds by fallow's own simulation (`make calibrate`); the constants were chosen on other
+  fleets.
+- **unseen**: mixed fleets of 112 GPUs, whose users the rules' author did not write (`python -m benchmarks strangers`).
+  We never tune on them: trust these figures most.
 
 ## Precision and recall, by grade
 

@@ -38,19 +38,10 @@ def families_table(families: Sequence[Family]) -> str:
 
 
 def rules_table() -> str:
-    """What the recording rules make, and one line per alert: after how long it warns, and what it says."""
-    lines = [
-        f"| {each['alert']} | {each.get('for', 'at once')} | {_said(each['annotations']['summary'])} |"
-        for each in rules()
-        if "alert" in each
-    ]
+    """What the recording rules make, and the alerts with the time after which each one warns."""
+    alerts = ", ".join(f"{each['alert']} ({each.get('for', 'at once')})" for each in rules() if "alert" in each)
     names = ", ".join(f"`{each['record']}`" for each in rules() if "record" in each)
-    return "\n".join([f"Recorded: {names}.", "", "| alert | after | message |", "|---|---|---|", *lines])
-
-
-def _said(summary: str) -> str:
-    """The sentence with words in the place of what the alert fills in."""
-    return re.sub(r"\{\{ \$?(?:labels\.)?(\w+)[^}]*\}\}", r"*\1*", summary)
+    return f"Recorded: {names}.\n\nAlerts, and how long each waits: {alerts}."
 
 
 _UNIT_IN_NAME = {"s": "seconds", "bytes/s": "bytes_per_second", "1/s": "per_second", "GPU-hours": "gpu_hours"}
