@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from dashboard.api.parameters import Parameter
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-_SOURCE = re.compile(r" \([^()]*(?:\([^()]*\)[^()]*)*\)$")
+_SOURCE = re.compile(
+    r" \([^()]*(?:\([^()]*\)[^()]*)*\)$|,? \([^()]*(?:ours|facts of the field|Job Defense Shield)[^()]*\)"
+)
 
 
 def rules_page() -> str:
@@ -37,8 +39,8 @@ def rules_page() -> str:
 A rule finds one kind of waste; [recommendations](recommendations.md) explains what becomes of a finding. `fallow rules NAME` shows a rule with its look-alikes and the
 reason or source of each threshold. The second table has the thresholds that several rules share.
 
-| rule | finds GPUs that are ... | for | needs | thresholds |
-|---|---|---|---|---|""".splitlines()
+| rule | finds GPUs that are ... | history needed | thresholds |
+|---|---|---|---|""".splitlines()
     head += [_rule(rule, [each for each in rule.thresholds.items() if uses[each] == 1]) for rule in RULES]
     head += ["", "| several rules | threshold |", "|---|---|"]
     for shared in (each for each, count in uses.items() if count > 1):
@@ -49,11 +51,11 @@ reason or source of each threshold. The second table has the thresholds that sev
 
 def _rule(rule: Rule, thresholds: list[tuple[str, str]]) -> str:
     texts = "<br>".join(_threshold(*each) for each in thresholds)
-    return _line(f"`{rule.name}`", rule.sentence, rule.category.replace("_", " "), _needed(rule.history), texts)
+    return _line(f"`{rule.name}`", rule.sentence, _needed(rule.history), texts)
 
 
 def _threshold(name: str, value: str) -> str:
-    """The threshold without its source, which ends it in brackets."""
+    """The threshold without its sources, which stand in brackets."""
     name = f"`{name.strip('`')}`" if "." in name else name.replace("_", " ")
     return f"{name}: {_SOURCE.sub('', value)}"
 
