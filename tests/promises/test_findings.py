@@ -67,7 +67,7 @@ def test_a_gpu_is_found_held_from_exactly_held_min_on(lake: Lake, length_min: in
 def test_nothing_of_a_gpu_that_was_silent_for_the_last_hour_can_be_taken_back(
     lake: Lake, silent_s: int, *, is_reclaimable: bool
 ) -> None:
-    """docs/recommendations.md, Reclaimable: "whether any of its GPUs can be taken back at the end of the window"."""
+    """docs/recommendations.md, Reclaimable: "whether any of its GPUs can be reclaimed at the end of the window"."""
     rows = minutes("a", 0, 2 * HOUR, **HELD) + minutes("b", 0, 2 * HOUR + silent_s, **BUSY)
     found = only(fill(lake, rows, lists("a", 0, 2 * HOUR)))
     assert (found.reclaimable, found.reclaimable_gpus) == (is_reclaimable, ("a",) * is_reclaimable)
