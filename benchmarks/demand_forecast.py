@@ -152,12 +152,13 @@ def _of_library(model: Any, learnt: Days, horizon: int) -> Answer:
 
 
 def _tables(stored: dict[str, Any]) -> str:
-    """A row for each trace and horizon: errors of fallow's methods and of the nearest other, and the share of days within the band."""
+    """A row for each trace at its shortest and at its longest horizon: errors of fallow's methods and of the nearest other, and the share of days within the band."""
     own = (NAIVE, ETS, FALLOW)
     heads = ["trace", "days", "days ahead", *own, "nearest other", f"days in the {BAND} % band"]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for name, trace in sorted(stored["traces"].items(), key=lambda item: item[0] != HELD_OUT):
-        for horizon, rows in sorted(trace["horizons"].items(), key=lambda item: int(item[0])):
+        by_horizon = sorted(trace["horizons"].items(), key=lambda item: int(item[0]))
+        for horizon, rows in (by_horizon[0], by_horizon[-1]):
             errors = [f"{rows[method]['mase']:.2f}" for method in own]
             error, other = min((found["mase"], method) for method, found in rows.items() if method not in own)
             inside = f"{rows[FALLOW]['inside_80_ratio']:.0%}"

@@ -29,7 +29,7 @@ from benchmarks.measure import Figure, between_marks
 from fallow.cli import main
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 SEEDS = (11, 12, 13, 14, 15)
 STORED = Path(__file__).parent / "judged.json"
@@ -207,12 +207,25 @@ def page(text: str) -> str:
     """The page with the stored figures between its marks."""
     found = json.loads(STORED.read_text(encoding="utf-8"))
     lines = ["| rule | findings right | labelled GPUs found |", "|---|---|---|"]
-    for rule, own in found["rules"].items():
-        if rule in RULE_NAMES:
+    judged = {rule: own for rule, own in found["rules"].items() if rule in RULE_NAMES}
+    flawless = {rule: own for rule, own in judged.items() if _is_whole(own["precision"]) and _is_whole(own["recall"])}
+    for rule, own in judged.items():
+        if rule not in flawless:
             lines.append(f"| {rule} | {_counts(own['precision'])} | {_counts(own['recall'])} |")
+    both = (_sum_of(own[name] for own in flawless.values()) for name in ("precision", "recall"))
+    lines.append(f"| {', '.join(flawless)} | {' | '.join(map(_counts, both))} |")
     lines += ["", "| GPUs to reclaim, by confidence | stayed unused | 90 % interval |", "|---|---|---|"]
     lines += [f"| {grade} | {_counts(share)} | {_interval(share)} |" for grade, share in found["takeable"].items()]
     return between_marks(text, "judged", "\n".join(lines) + "\n")
+
+
+def _is_whole(share: Mapping[str, Any]) -> bool:
+    return bool(share["right"] == share["judged"])
+
+
+def _sum_of(shares: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    every = list(shares)
+    return {name: sum(each[name] for each in every) for name in ("right", "judged")}
 
 
 def _counts(share: Mapping[str, Any]) -> str:
