@@ -28,13 +28,18 @@ def tables() -> dict[str, str]:
     return {"metrics": families_table(OF_AGENTS), "dashboard metrics": families_table(OF_PAGES), "rules": rules_table()}
 
 
+_PLAIN = ("DCGM_FI_", "fallow_host_", "fallow_process_", "fallow_serving_", "fallow_agent_", "fallow_spool_")
+"""Beginnings of names that say what they are: the page lists them without their meaning, which `# HELP` of a scrape has."""
+
+
 def families_table(families: Sequence[Family]) -> str:
-    """Return DCGM's fields as a list, whose meaning is DCGM's own, and one line per name of fallow's, in the order of a scrape."""
+    """Return plain names as lists by their beginning, and one line per other name, in the order of a scrape."""
     by_name = {family.name: family for family in reversed(families)}
     names = dict.fromkeys(family.name for family in families)
-    fields = ", ".join(f"`{name}`" for name in names if name.startswith("DCGM"))
-    own = (_line(by_name[name]) for name in names if not name.startswith("DCGM"))
-    return "\n".join([*([f"DCGM's fields: {fields}.", ""] if fields else []), "| name | meaning |", "|---|---|", *own])
+    lists = [[f"`{name}`" for name in names if name.startswith(beginning)] for beginning in _PLAIN]
+    own = (_line(by_name[name]) for name in names if not name.startswith(_PLAIN))
+    plain = [text for each in lists if each for text in (f"{', '.join(each)}.", "")]
+    return "\n".join([*plain, "| name | meaning |", "|---|---|", *own])
 
 
 def rules_table() -> str:
