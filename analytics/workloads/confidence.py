@@ -45,16 +45,14 @@ CONDITIONS = (
      "unknown time may hide work"),
     ("history", f"at least {HISTORY_MIN_DAYS} days of history", "two whole weeks, weekends included"),
     ("metric",
-     ("utilization was measured on these GPUs, and any other metric that a rule needs (SM activity, memory in use, "
-      f"throttling counters) for at least {Share(COVERAGE_MIN, 0)} of the time that it judges"),
+     f"utilization, and any other metric that the rule needs, was measured for at least {Share(COVERAGE_MIN, 0)} of the time that it judges",
      "what was not measured is unknown, not 0"),
     ("sampling",
-     (f"utilization was watched for at least {Share(COVERAGE_MIN, 0)} of the time; point samples fail unless the "
-      "energy counter between them is that of an idle card, and the failure names the duty cycle that may hide behind n zeros: 3/n (95 %)"),
-     "rule of three: Hanley and Lippman-Hand, JAMA 1983, 249:1743"),
+     (f"utilization was watched for at least {Share(COVERAGE_MIN, 0)} of the time, or the energy counter between point "
+      "samples is that of an idle card"),
+     "n zeros may hide a duty cycle of 3/n (95 %): Hanley and Lippman-Hand, JAMA 1983, 249:1743"),
     ("confirmation",
-     (f"energy or power support all but {Share(UNCONFIRMED_MAX, 0)} of the idle time by point samples: the counter rose "
-      "as that of an idle card of its model, or no counter was read and the power readings are flat"),
+     f"energy or power support all but {Share(UNCONFIRMED_MAX, 0)} of the idle time by point samples",
      "a sample at 0 says that the GPU was idle at that moment and no more"),
     ("clock", "no host has rows from the future", "a clock that is ahead does not say how things stand now"),
     ("attribution", "the user, or the account or namespace, is known by name, from processes or an allocation",
@@ -62,8 +60,7 @@ CONDITIONS = (
     ("persistence",
      (f"the GPUs stay unused for another `findings.horizon` (7 d) with a probability of at least {Share(HIGH_MIN, 0)}; "
       f"below {Share(MEDIUM_MIN, 0)} the confidence is low"),
-     (f"idle intervals of the last {HISTORY_MS // WEEK_MS} weeks: those of the kind of holding, the pool, the user and the GPU itself, "
-      "recalibrated by what became of earlier weeks; docs/calibration.md says what was kept")),
+     f"idle intervals of the last {HISTORY_MS // WEEK_MS} weeks, recalibrated by what became of earlier weeks"),
     ("alone", "the same processes, job or pod do no work on other GPUs", "ending them would end that work too"),
     ("record",
      ("of the rule's findings of the same confidence that this site has labelled, at least "
