@@ -45,7 +45,7 @@ CONDITIONS = (
      "unknown time may hide work"),
     ("history", f"at least {HISTORY_MIN_DAYS} days of history", "two whole weeks, weekends included"),
     ("metric",
-     f"utilization, and any other metric that the rule needs, was measured for at least {Share(COVERAGE_MIN, 0)} of the time that it judges",
+     f"utilization was measured on these GPUs, and any other metric that the rule needs for at least {Share(COVERAGE_MIN, 0)} of the time",
      "what was not measured is unknown, not 0"),
     ("sampling",
      (f"utilization was watched for at least {Share(COVERAGE_MIN, 0)} of the time, or the energy counter between point "

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,53 +15,46 @@ from analytics.workloads.confidence import CONDITIONS
 from dashboard.api.endpoints import ENDPOINTS
 from dashboard.api.problems import STATUS_MEANINGS
 from fallow.clock import format_duration
+from fallow.config import SETTINGS
 from tests.scraped import mapping_page
 
 if TYPE_CHECKING:
-    from analytics.workloads.rule import HistoryNeed, Rule
+    from analytics.workloads.rule import HistoryNeed
     from dashboard.api.parameters import Parameter
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-_SOURCE = re.compile(
-    r" \([^()]*(?:\([^()]*\)[^()]*)*\)$|,? \([^()]*(?:ours|facts of the field|Job Defense Shield)[^()]*\)"
-)
+DEFAULTS = {setting.name: setting.default for setting in SETTINGS}
 
 
 def rules_page() -> str:
     """All of docs/rules.md."""
-    uses = Counter(threshold for rule in RULES for threshold in rule.thresholds.items())
     head = """# The rules
 
 <!-- written by `make docs` from analytics/rules -->
 
-A rule finds one kind of waste; [recommendations](recommendations.md) explains what becomes of a finding. `fallow rules NAME` shows a rule with its look-alikes and the
-reason or source of each threshold. The second table has the thresholds that several rules share.
+A rule finds one kind of waste; [recommendations](recommendations.md) explains what becomes of a finding. `fallow rules NAME` shows what the rule finds, its look-alikes, and every
+threshold with its source, as does the file behind each name; `fallow rules --format md --out rules.md` writes all of them.
 
-| rule | finds GPUs that are ... | history needed | thresholds |
+| rule | finds GPUs that are ... | for | history needed |
 |---|---|---|---|""".splitlines()
-    head += [_rule(rule, [each for each in rule.thresholds.items() if uses[each] == 1]) for rule in RULES]
-    head += ["", "| several rules | threshold |", "|---|---|"]
-    for shared in (each for each, count in uses.items() if count > 1):
-        names = ", ".join(f"`{rule.name}`" for rule in RULES if shared in rule.thresholds.items())
-        head.append(_line(names, _threshold(*shared)))
-    return "\n".join([*head, ""])
-
-
-def _rule(rule: Rule, thresholds: list[tuple[str, str]]) -> str:
-    texts = "<br>".join(_threshold(*each) for each in thresholds)
-    return _line(f"`{rule.name}`", rule.sentence, _needed(rule.history), texts)
-
-
-def _threshold(name: str, value: str) -> str:
-    """The threshold without its sources, which stand in brackets."""
-    name = f"`{name.strip('`')}`" if "." in name else name.replace("_", " ")
-    return f"{name}: {_SOURCE.sub('', value)}"
+    rows = (
+        _line(
+            f"[`{rule.name}`](../analytics/rules/{rule.name}.py)",
+            rule.sentence,
+            rule.category.replace("_", " "),
+            _needed(rule.history),
+        )
+        for rule in RULES
+    )
+    return "\n".join([*head, *rows, ""])
 
 
 def _needed(history: HistoryNeed) -> str:
     """What has to be observed before the rule can find anything."""
     parts = [] if not history.span_ms else [format_duration(history.span_ms)]
-    parts += [] if history.setting is None else [f"`findings.{history.setting.removesuffix('_ms')}`"]
+    if history.setting is not None:
+        name = f"findings.{history.setting.removesuffix('_ms')}"
+        parts.append(f"`{name}` ({DEFAULTS[name]})")
     parts += [] if not history.gpu_hours else [f"{history.gpu_hours:g} GPU-hours"]
     return " and ".join(parts)
 
