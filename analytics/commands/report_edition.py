@@ -12,7 +12,7 @@ from analytics.report.model import Asked
 from analytics.report.report import Report, build_report
 from analytics.report.weeks import parse_week
 from analytics.scope import Scope, add_scope_arguments
-from analytics.window import REPORT_HISTORY_MS, load_window_ledger
+from analytics.window import READ_MS, REPORT_HISTORY_MS, load_window_ledger
 
 
 def add_edition_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,8 @@ def open_edition(args: argparse.Namespace, now_ms: int) -> Edition:
     inputs = open_window(args, "all", speaks.zone, now_ms)
     week = None if args.week is None else parse_week(args.week, speaks.zone, now_ms)
     or_empty = week is not None and week.since_ms <= now_ms
-    ledger = load_window_ledger(inputs, or_empty=or_empty, history_ms=REPORT_HISTORY_MS)
+    history_ms = READ_MS if week is None else REPORT_HISTORY_MS  # only a week has a trend
+    ledger = load_window_ledger(inputs, or_empty=or_empty, history_ms=history_ms)
     return Edition(build_report(inputs, ledger, Asked(week, Scope.of(args), speaks.zone)), speaks)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 import polars as pl
 
@@ -30,6 +31,9 @@ _IDLE_INTERVALS_MS = 6 * WEEK_MS
 the findings of the week before those."""
 
 
+_T = TypeVar("_T")
+
+
 @dataclass(frozen=True)
 class Ledger:
     """The ledger of a lake, times as integer milliseconds."""
@@ -44,6 +48,23 @@ class Ledger:
     """The facts about the GPUs."""
     earlier: Earlier = field(default_factory=Earlier)
     """History of the days before the ledger."""
+    _made: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
+    """What `once` has made for this ledger and all that are cut from it."""
+
+    def once(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """Return what `make` returns, made once for every window that is cut from one reading of a lake.
+
+        Two threads that come first at the same time both make it, and get equal results.
+        """
+        if key not in self._made:
+            self._made[key] = make()
+        found: _T = self._made[key]
+        return found
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the ledger has all days of the lake up to its end."""
+        return self.earlier.rows.is_empty()
 
     @cached_property
     def lifetimes(self) -> pl.DataFrame:
@@ -146,6 +167,12 @@ def newest_kept_ms(lake: Lake) -> int | None:
     """Return the start of the newest day of the ledger that the lake keeps; None where it keeps none. Raises LakeError."""
     files = lake.require().newest_files(schema.GPU_LIFETIME.name)
     return parse_day_ms(files[0].date) if files else None
+
+
+def oldest_kept_ms(lake: Lake) -> int | None:
+    """Return the start of the oldest day for which the lake has a ledger, or a folder of one; None without any. Raises LakeError."""
+    dates = lake.require().dates(schema.GPU_LIFETIME.name)
+    return parse_day_ms(dates[0]) if dates else None
 
 
 def _kept_days_ledger(kept: KeptLedger, days: Days, dates: Sequence[str], idle_intervals_from_ms: int) -> Ledger | None:

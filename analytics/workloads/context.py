@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 
 import polars as pl
 
@@ -59,7 +59,7 @@ def open_context(
         ),
         latest=_is_latest(ledger.window, ledger, seen, now_ms),
         lake=inputs.lake,
-        jobs=cache(partial(load_jobs, inputs.lake)),
+        jobs=partial(ledger.whole.once, "jobs", partial(load_jobs, inputs.lake)),
         now_ms=now_ms,
         ahead=frozenset(seen.ahead),
         floors=ledger.floors,

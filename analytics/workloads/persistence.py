@@ -12,7 +12,7 @@ from analytics.language.quantities import Share, Span
 from analytics.language.sentences import tr
 from analytics.workloads.idle_intervals import idle_intervals
 from analytics.workloads.lifetables import Lifetables
-from analytics.workloads.model import HIGH_MIN, MEDIUM_MIN, Context, Outlook, at_most_below, once_per_context
+from analytics.workloads.model import HIGH_MIN, MEDIUM_MIN, Context, Outlook, at_most_below
 from fallow.clock import DAY_MS, WEEK_MS
 
 HISTORY_MS = 52 * WEEK_MS
@@ -32,12 +32,18 @@ class Stays:
     horizon: float
 
 
-@once_per_context
 def stays(context: Context) -> Mapping[str, Stays]:
-    """Return the probability of each GPU that is idle at the window's end; others are in use or not observed."""
-    rows = context.whole.states(context.until_ms - HISTORY_MS)
-    intervals = known_intervals(rows, context.inventory.pool, context.until_ms)
-    return promised(intervals, context.until_ms, context.settings.horizon_ms)
+    """Return the probability of each GPU that is idle at the window's end; others are in use or not observed.
+
+    Windows with the same end share it: it follows from the year before that end, wherever a window begins.
+    """
+    until_ms, horizon_ms = context.until_ms, context.settings.horizon_ms
+
+    def make() -> Mapping[str, Stays]:
+        rows = context.whole.states(until_ms - HISTORY_MS)
+        return promised(known_intervals(rows, context.inventory.pool, until_ms), until_ms, horizon_ms)
+
+    return context.whole.once(("stays", until_ms, horizon_ms), make)
 
 
 def promised(intervals: pl.DataFrame, until_ms: int, horizon_ms: int) -> Mapping[str, Stays]:
