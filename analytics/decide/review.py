@@ -180,12 +180,17 @@ def find_in_window(
 
 def window_findings(context: Context) -> WindowFindings:
     """Return what the rules find in the window and in the week before. Raises LakeError and ConfigError."""
-    before = week_before(context)
-    last_week = () if before is None else run_rules(before)
-    outcome = reversals(context, before, last_week)
+    last_week, outcome = _last_week(context)
     sensitivity = dict(held_gpu_hours(context.inside.segments))
     packed = small_workloads(context), dict(short_runs_beside(context))
     return WindowFindings(*findings_and_demand(context), last_week, outcome, sensitivity, *packed)
+
+
+def _last_week(context: Context) -> tuple[tuple[Finding, ...], Reversals | None]:
+    """Return the findings of the week before and their outcome. Its frames are free before the rules run in the window."""
+    before = week_before(context)
+    found = () if before is None else run_rules(before)
+    return found, reversals(context, before, found)
 
 
 def with_actions(found: RuleFindings) -> Review:

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from analytics.decide.actions import record
+from analytics.report.compare import compare
+from analytics.scope import Scope
 from analytics.window import Inputs
 from dashboard.access.people import ADMIN, PLANNER, VIEWER, Reader
 from dashboard.error_panels import stale_data_notice
@@ -20,7 +22,7 @@ from dashboard.query import Query
 from dashboard.source import LakeSource
 from dashboard.view import Problem, View
 from fallow.actors import Actor
-from fallow.clock import HOUR_MS, MINUTE_MS
+from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, utc_day
 from fallow.lake import Lake, LakeFile
 from tests.dashboard.conftest import inputs_of
 from tests.delivery.hands import Hands
@@ -337,3 +339,31 @@ def test_a_lake_that_does_not_answer_delays_no_reader(own_lake: Lake) -> None:
         assert not lake.heard.is_set()
     finally:
         lake.heard.set()
+
+
+def test_windows_before_the_ledger_in_memory_show_what_the_whole_ledger_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = made_lake(tmp_path / "lake")
+    day_s, days = 86_400, 20
+    for gpu, pool, first in (("GPU-1", "old", -days), ("GPU-2", "new", -days // 2)):
+        last = -days // 2 if pool == "old" else 0
+        rows = samples(gpu, first * day_s, last * day_s, every_s=1800, process_count=1, gpu_util_pct=80.0)
+        fill(lake, rows, devices=[device(gpu, time=T0 + first * DAY_MS, pool=pool)], host=f"h{gpu[-1]}")
+    dates = [utc_day(T0 - back * DAY_MS) for back in (18, 16)]
+    asked = [Query(span="24h"), Query(span="all"), Query(first=dates[0], last=dates[1])]
+
+    def shown() -> tuple[LakeSource, list[object]]:
+        source = LakeSource(lambda: inputs_of(lake), Hands())
+        views = [viewed(source, query) for query in asked]
+        ends = views[0].whole.ledger.window, views[2].whole.ledger.window
+        found = compare(views[0].whole, Scope(), *ends, views[0].whole_of)
+        return source, [found, *((view.report.ledger.summary, view.names) for view in views)]
+
+    source, before = shown()
+    assert source._current().has_view(asked[1])  # noqa: SLF001  # a short lake is read whole
+    monkeypatch.setattr("dashboard.snapshot.READ_MS", 2 * DAY_MS)
+    monkeypatch.setattr("dashboard.snapshot._HISTORY_MS", 3 * DAY_MS)
+    source, after = shown()
+    assert [source._current().has_view(query) for query in asked] == [True, False, False]  # noqa: SLF001
+    assert after == before
