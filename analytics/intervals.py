@@ -185,15 +185,14 @@ def levels(spans: pl.DataFrame, by: Sequence[str] = (), *, weight: pl.Expr | Non
         weight: the weight of each interval; None counts 1.
     """
     weight = pl.lit(1, pl.Int64) if weight is None else weight
-    # groups by number, in the order of their names: sorting and grouping by names takes several times as long
-    groups = spans.select(by).unique().sort(by).with_row_index("_group") if by else None
-    keys = () if groups is None else ("_group",)
     rows = spans.select(*by, "time", "end", level=weight)
-    rows = rows if groups is None else rows.join(groups, on=by, nulls_equal=True)
-    begins, ends = rows.select(*keys, "time", "level"), rows.select(*keys, time="end", level=-pl.col("level"))
-    changes = pl.concat([begins, ends]).group_by(*keys, "time").agg(pl.col("level").sum()).sort(*keys, "time")
-    level, end = pl.col("level").cum_sum(), pl.col("time").shift(-1)
-    if groups is None:
-        return changes.select("time", end=end, level=level)
-    found = changes.with_columns(end=end.over(keys), level=level.over(keys))
-    return found.join(groups, on=keys, maintain_order="left").select(*by, "time", "end", "level")
+    # groups by number, in the order of their names: sorting by names takes several times as long, and by two columns at
+    # once four times as long as by one after the other
+    groups = rows.select(by).unique().sort(by).with_row_index("_group") if by else pl.DataFrame({"_group": [0]})
+    rows = rows.join(groups, on=by, nulls_equal=True) if by else rows.join(groups, how="cross")
+    begins, ends = rows.select("_group", "time", "level"), rows.select("_group", time="end", level=-pl.col("level"))
+    changes = pl.concat([begins, ends]).sort("time", maintain_order=True).sort("_group", maintain_order=True)
+    is_last = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift(-1)) for name in ("_group", "time"))
+    found = changes.with_columns(level=pl.col("level").cum_sum().over("_group")).filter(is_last)
+    found = found.with_columns(end=pl.col("time").shift(-1).over("_group"))
+    return found.join(groups, on="_group", maintain_order="left").select(*by, "time", "end", "level")

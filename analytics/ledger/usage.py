@@ -75,6 +75,11 @@ def job_names(job: str = "job") -> pl.Expr:
     return pl.col(job).str.replace_all(_NEXT_JOB, f"{_SPLIT}${{1}}:").str.split(_SPLIT)
 
 
+def has_several_jobs() -> pl.Expr:
+    """Return whether a row has more than one of `job_names`; null where it has none."""
+    return pl.col("job").str.contains(_NEXT_JOB)
+
+
 def foreign_work(rows: pl.DataFrame, rollups: Rollups) -> pl.Series:
     """Return, row by row, whether a job or account may belong to an unnamed user, though the row names users.
 
@@ -96,8 +101,8 @@ def foreign_work(rows: pl.DataFrame, rollups: Rollups) -> pl.Series:
         found, on=WORK_KEY, how="left", nulls_equal=True, maintain_order="left"
     )
     all_allocations_named = not rollups.allocations["user"].null_count()
-    of_nobody = pl.lit(value=False) if all_allocations_named else job_names().list.len() > 1
-    foreign = pl.when(by_list).then("foreign").when(named).then(of_nobody).otherwise(job_names().list.len() > 1)
+    of_nobody = pl.lit(value=False) if all_allocations_named else has_several_jobs()
+    foreign = pl.when(by_list).then("foreign").when(named).then(of_nobody).otherwise(has_several_jobs())
     return of_lists.select(foreign.fill_null(value=False).alias("foreign")).to_series()
 
 

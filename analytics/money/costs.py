@@ -160,10 +160,10 @@ class Costs:
 
     def of_each(self, segments: pl.DataFrame, part: str) -> dict[int, float | None]:
         """Return the same by a column of numbers."""
-        gpu_ms: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-        rows = segments.select(part, "gpu", SPAN_MS * pl.col("gpu_share"))
-        for number, gpu, time_ms in zip(*rows.to_dict(as_series=False).values(), strict=True):
-            gpu_ms[number][gpu] += time_ms
+        gpu_ms: dict[int, dict[str, float]] = defaultdict(dict)
+        sums = segments.group_by(part, "gpu", maintain_order=True).agg((SPAN_MS * pl.col("gpu_share")).sum())
+        for number, gpu, time_ms in sums.iter_rows():
+            gpu_ms[number][gpu] = time_ms
         found: dict[int, float | None] = {}
         for number, times in gpu_ms.items():
             if not self._changing.isdisjoint(times):

@@ -50,26 +50,26 @@ KINDS = {
 
 def blind_spot_findings(context: Context) -> Iterator[Candidate]:
     """Yield a finding per host and kind of gap, for hosts with too little observed time."""
-    spans = context.inside.segments
+    spans = context.inside.segments.lazy()  # the columns of few rows are needed, and few columns of the others
     silent = _silent(context)
     yield from _silent_hosts(context, silent)
     seen = spans.filter(~pl.col("state").is_in(WITHOUT_EVIDENCE))
     used = spans.filter(pl.col("state").is_in(OCCUPIED))
-    unknown = spans.filter(pl.col("state") == "unknown")
+    unknown = spans.filter(pl.col("state") == "unknown").collect()
     denied = _contradicted(context, unknown)
     unsaid = unknown.join(denied, on=("host", "gpu"), how="anti")
     mute = _mute(context, unsaid)
     unwatched = pl.col("user_source").is_in(NOBODY_LOOKED)
     for kind, whole, blind, command in (
-        ("unknown time", spans, unsaid.join(mute, on=("host", "gpu"), how="anti"), _agent_status),
-        ("no utilization", spans, unsaid.join(mute, on=("host", "gpu"), how="semi"), _doctor),
+        ("unknown time", spans, unsaid.join(mute, on=("host", "gpu"), how="anti").lazy(), _agent_status),
+        ("no utilization", spans, unsaid.join(mute, on=("host", "gpu"), how="semi").lazy(), _doctor),
         ("user not known", used, used.filter(pl.col("user").is_null() & pl.col("account").is_null()), _doctor),
         ("use not watched", seen, seen.filter(unwatched), _doctor),
         *(
             (
                 kind,
                 spans,
-                unknown.join(denied.filter(pl.col("kind") == kind), on=("host", "gpu"), how="semi"),
+                unknown.join(denied.filter(pl.col("kind") == kind), on=("host", "gpu"), how="semi").lazy(),
                 _full_state,
             )
             for kind in verdicts.UNOBSERVED
@@ -107,7 +107,7 @@ BLIND_SPOT = Rule(
 
 
 def _silent_hosts(context: Context, hosts: pl.DataFrame) -> Iterator[Candidate]:
-    of_host = _by_host(context.inside.segments, hosts)
+    of_host = _by_host(context.inside.segments.lazy(), hosts)
     for row in hosts.iter_rows(named=True):
         last_seen_ms, host = int(row["last_seen"]), str(row["host"])
         rows = of_host[host,]
@@ -125,15 +125,16 @@ def _silent_hosts(context: Context, hosts: pl.DataFrame) -> Iterator[Candidate]:
 
 
 def _unseen_shares(
-    context: Context, kind: str, whole: pl.DataFrame, blind: pl.DataFrame, command: Callable[[str], str]
+    context: Context, kind: str, whole: pl.LazyFrame, blind: pl.LazyFrame, command: Callable[[str], str]
 ) -> Iterator[Candidate]:
     parts = blind.group_by("host").agg(blind_ms=GPU_MS.sum())
     shares = whole.group_by("host").agg(whole_ms=GPU_MS.sum()).join(parts, on="host")
     fired = shares.with_columns(share=pl.col("blind_ms") / pl.col("whole_ms")).filter(
         (pl.col("share") > SHARE_MAX) & (pl.col("blind_ms") >= GPU_HOURS_MIN * HOUR_MS)
     )
-    of_host = _by_host(blind, fired)
-    for row in fired.sort("host").iter_rows(named=True):
+    hosts = fired.sort("host").collect()
+    of_host = _by_host(blind, hosts)
+    for row in hosts.iter_rows(named=True):
         host = str(row["host"])
         rows = of_host[host,]
         numbers: dict[str, EvidenceValue] = {
@@ -165,9 +166,11 @@ def _candidate(
     )
 
 
-def _by_host(rows: pl.DataFrame, hosts: pl.DataFrame) -> dict[tuple[object, ...], pl.DataFrame]:
+def _by_host(rows: pl.LazyFrame, hosts: pl.DataFrame) -> dict[tuple[object, ...], pl.DataFrame]:
     """Return the rows of these hosts by host."""
-    own = rows.join(hosts.select("host"), on="host", how="semi", maintain_order="left")
+    if hosts.is_empty():
+        return {}
+    own = rows.join(hosts.lazy().select("host"), on="host", how="semi", maintain_order="left").collect()
     return own.partition_by("host", as_dict=True, maintain_order=True)
 
 
@@ -201,7 +204,8 @@ def _contradicted(context: Context, unknown: pl.DataFrame) -> pl.DataFrame:
 
 def _silent(context: Context) -> pl.DataFrame:
     """Return hosts of which no GPU was observed recently on any host. Columns: host, last_seen and gpus."""
-    rows = context.inside.segments.select("gpu", "host", "gpu_share", "end").sort("end", "host")
+    rows = context.inside.segments.select("gpu", "host", "gpu_share", "end")
+    rows = rows.filter(pl.col("end") == pl.col("end").max().over("gpu")).sort("end", "host")
     gpus = rows.group_by("gpu").agg(pl.col("host", "gpu_share").last(), last_seen=pl.col("end").last())
     hosts = gpus.group_by("host").agg(pl.col("last_seen").max(), gpus=pl.col("gpu_share").sum()).sort("host")
     missing_ms = (context.until_ms - pl.col("last_seen")) * pl.col("gpus")

@@ -89,7 +89,9 @@ def low_efficiency_findings(context: Context) -> Iterator[Candidate]:
         & (pl.col("fleet_share") >= FLEET_SHARE_MIN)
         & (pl.col("efficiency") <= EFFICIENCY_MAX)
     )
-    by_gpu = owned.group_by("user", "gpu").agg(**_USE).filter(pl.col("efficiency") <= EFFICIENCY_MAX)
+    owned = owned.join(low.select("user"), on="user", how="semi", maintain_order="left")
+    by_gpu = owned.group_by("user", "gpu").agg(efficiency=_USE["efficiency"])
+    by_gpu = by_gpu.filter(pl.col("efficiency") <= EFFICIENCY_MAX)
     for row in low.iter_rows(named=True):
         mine = owned.filter(pl.col("user") == row["user"])
         named = mine.join(by_gpu, on=("user", "gpu"), how="semi")
@@ -162,10 +164,10 @@ def _low_efficiency_services(context: Context) -> pl.DataFrame:
 
 
 def _low_efficiency_users(owned: pl.DataFrame) -> pl.DataFrame:
-    """Return per user: GPU time, its rank, its share of all, and the columns of `_USE`."""
+    """Return per user: GPU time, its rank, its share of all, and efficiency."""
     return (
         owned.group_by("user")
-        .agg(**_USE)
+        .agg(gpu_ms=_USE["gpu_ms"], efficiency=_USE["efficiency"])
         .sort("gpu_ms", "user", descending=(True, False))
         .with_columns(rank=rank(pl.col("gpu_ms")), fleet_share=pl.col("gpu_ms") / pl.col("gpu_ms").sum())
     )

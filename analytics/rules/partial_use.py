@@ -37,11 +37,14 @@ _COUNTED = tr(
 )
 
 
+_USE = ("host", "gpu", "job", "state", "time", "end", "util_ms", "gpu_util_mean_pct")
+
+
 def partial_use_findings(context: Context) -> Iterator[Candidate]:
     """Yield a finding per job or program with GPUs that it never used."""
     # over the job's whole time: a GPU that worked before the window has been of use to it
     unseen = unseen_gpus(context, MIN_MS)
-    owned = _owned(context, context.whole.segments)
+    owned = _owned(context, context.whole.segments.select(_USE))
     counted = pl.col("work").is_in(unseen["work"].implode())
     per_gpu = _partial_use_per_gpu(owned.filter((pl.col("gpu").n_unique().over("work") > 1) | counted))
     yield from _never_seen_findings(context, unseen, per_gpu)

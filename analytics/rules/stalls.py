@@ -73,12 +73,18 @@ class StallSeries:
 
 def stalls_findings(context: Context) -> Iterator[Candidate]:
     """Yield a finding per job whose GPUs all stall briefly at equal intervals, for at least a tenth of its time."""
-    rows, idle_intervals = _jobs_and_idle_intervals(context)
-    gpus = dict(rows.group_by("work").agg(pl.col("gpu").n_unique()).iter_rows())
-    for (work,), own in idle_intervals.group_by("work", maintain_order=True):
-        series = _together(own, gpus[work])
-        if not series.regular:
-            continue
+    at_work, idle_intervals = _jobs_and_idle_intervals(context)
+    gpus = dict(at_work.group_by("work").agg(pl.col("gpu").n_unique()).iter_rows())
+    together = (
+        (work, _together(own, gpus[work])) for (work,), own in idle_intervals.group_by("work", maintain_order=True)
+    )
+    regular = {work: series for work, series in together if series.regular}
+    if not regular:
+        return
+    there = at_work.filter(pl.col("work").is_in(list(regular))).select("host", "gpu").unique()
+    own = context.inside.segments.join(there, on=("host", "gpu"), how="semi", maintain_order="left")
+    rows = work_segments(context, own)
+    for work, series in regular.items():
         segments = rows.filter(pl.col("work") == work)
         if _costly(series, segments):
             stalled = _stalled(segments, series)
@@ -142,7 +148,7 @@ STALLS = Rule(
 
 
 def _jobs_and_idle_intervals(context: Context) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return ledger rows of jobs and programs with `work`, and the short idle intervals inside them.
+    """Return the times of jobs and programs by `work`, `host` and `gpu`, and the short idle intervals inside them.
 
     Columns of the intervals: work, gpu, time, end.
     """
@@ -150,7 +156,8 @@ def _jobs_and_idle_intervals(context: Context) -> tuple[pl.DataFrame, pl.DataFra
         (pl.col("idle_interval_end") - pl.col("idle_interval_start")).is_between(STALL_MIN_MS, STALL_MAX_MS)
     )
     # pauses of a server are its callers'
-    rows = work_segments(context, context.inside.segments).filter(~pl.col("gpu").is_in(list(serving_gpus(context))))
+    times = context.inside.segments.select("host", "gpu", "user", "account", "job", "state", "time", "end")
+    rows = work_segments(context, times).filter(~pl.col("gpu").is_in(list(serving_gpus(context))))
     inside = _inside(idle_intervals, rows)
     shares = (
         inside.group_by("work")

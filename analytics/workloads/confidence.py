@@ -92,7 +92,8 @@ def observe(context: Context, gpus: Sequence[str], segments: pl.DataFrame) -> Ob
 
 def observation(context: Context, gpus: Sequence[str], rows: RowSums | None) -> Observation:
     """Return the same from the sums of the rows, None without any row."""
-    times = [_times(context)[gpu] for gpu in set(gpus) if gpu in _times(context)]
+    known = _times(context)
+    times = [known[gpu] for gpu in set(gpus) if gpu in known]
     total_ms, unknown_ms = (sum(each[at] for each in times) for at in (2, 3))
     coverage = (total_ms - unknown_ms) / total_ms if total_ms else None
     history_ms = max(each[1] for each in times) - min(each[0] for each in times) if times else 0

@@ -37,7 +37,7 @@ from analytics.workloads.ledger_rows import whole_number
 from analytics.workloads.model import Confidence, Context, once_per_context
 from analytics.workloads.persistence import stays
 from analytics.workloads.pool_demand import MARGINS, POOL_MIN_GPUS, FleetDemand, PoolDemand, Release, Reserve
-from analytics.workloads.window_end import counted_gpus, last_rows
+from analytics.workloads.window_end import counted_gpus, last_rows, newest_of_each_gpu
 from fallow.clock import DAY_MS, MINUTE_MS, WEEK_MS
 
 RECENT_MS = 30 * MINUTE_MS
@@ -114,8 +114,7 @@ def pool_members(context: Context) -> pl.DataFrame:
     rows = context.whole.segments.filter(
         (pl.col("end") > history_start_ms(context)) & (pl.col("state") != "unknown") & (pl.col("gpu_share") > 0)
     )
-    last = rows.sort("gpu", "end").unique("gpu", keep="last", maintain_order=True)
-    return _with_pools(context, last.select("gpu", "host", "gpu_share"))
+    return _with_pools(context, newest_of_each_gpu(rows.select("gpu", "host", "gpu_share", "end")).drop("end"))
 
 
 @once_per_context

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.intervals import SPAN_MS, clip, islands
-from analytics.ledger.usage import job_names
+from analytics.ledger.usage import has_several_jobs, job_names
 from analytics.names import joined_names
 from analytics.states import ALLOCATED, OCCUPIED
 from analytics.workloads.model import Context, EvidenceValue, once_per_context
@@ -24,7 +24,7 @@ GPU_MS = SPAN_MS * pl.col("gpu_share")
 
 def joined(segments: pl.DataFrame, column: str) -> str | None:
     """Return the `joined_names` of a column."""
-    return joined_names(segments[column])
+    return joined_names(segments[column].unique().to_list())
 
 
 def whole_number(frame: pl.DataFrame, value: pl.Expr) -> int:
@@ -113,11 +113,10 @@ class RowIndex:
 
     def __init__(self, frame: pl.DataFrame, key: pl.Series) -> None:
         self._frame = frame
-        values = key.unique(maintain_order=True)
-        self._codes = {value: code for code, value in enumerate(values.to_list())}
-        codes = key.replace_strict(values, range(len(values))).to_numpy() if len(values) else np.zeros(0)
-        self._order = np.argsort(codes, kind="stable")
-        self._starts = np.searchsorted(codes[self._order], np.arange(len(values) + 1))
+        found = key.rename("key").to_frame().with_row_index("rows").group_by("key").agg("rows")
+        self._order = found["rows"].explode().cast(pl.Int64).to_numpy()
+        edges = np.cumsum([0, *found["rows"].list.len().to_list()]).tolist()
+        self._slices = {value: slice(*both) for value, both in zip(found["key"], pairwise(edges), strict=True)}
 
     def rows(self, values: Iterable[object]) -> pl.DataFrame:
         """Return the rows with any of these values, in the frame's order."""
@@ -131,8 +130,7 @@ class RowIndex:
         return [found.slice(start, end - start) for start, end in pairwise(edges)]
 
     def _rows(self, values: Iterable[object]) -> NDArray[np.intp]:
-        codes = {self._codes[value] for value in values if value in self._codes}
-        parts = [self._order[self._starts[code] : self._starts[code + 1]] for code in codes]
+        parts = [self._order[self._slices[value]] for value in set(values) if value in self._slices]
         return np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.intp)
 
 
@@ -145,6 +143,8 @@ _JOB_NAMES = r"(^|\+)(?:slurm|pod|ray|allocation):"
 def by_job(segments: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of jobs, once for each of their jobs, named in `work`."""
     named = segments.filter(pl.col("job").is_not_null() & pl.col("state").is_in(ALLOCATED))
+    if not named.select(has_several_jobs().any()).item():
+        return named.with_columns(work="job")
     return named.with_columns(work=job_names()).explode("work")
 
 
@@ -199,9 +199,9 @@ def within_hours(context: Context, hours: Sequence[pl.DataFrame]) -> list[pl.Dat
     )
     rows = _rows_by_gpu(context).rows(wanted["gpu"].to_list()).filter(pl.col("state").is_in(ALLOCATED))
     first, last = pl.col("time") // HOUR_MS, (pl.col("end") - 1) // HOUR_MS
-    pieces = (
-        rows.with_columns(hour=pl.int_ranges(first, last + 1)).explode("hour").join(wanted, on=("host", "gpu", "hour"))
-    )
+    each_hour = rows.select("host", "gpu", hour=pl.int_ranges(first, last + 1)).with_row_index("row").explode("hour")
+    met = each_hour.join(wanted, on=("host", "gpu", "hour"))
+    pieces = rows[met["row"]].hstack(met.drop("host", "gpu", "row"))
     hour_start = pl.col("hour") * HOUR_MS
     parts = clip(pieces, hour_start, hour_start + HOUR_MS)
     share = (pl.col("end") - pl.col("time")) / HOUR_MS

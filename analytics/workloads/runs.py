@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from analytics.cards import card
 from analytics.intervals import SPAN_MS
 from analytics.ledger.rollups import percentiles
-from analytics.ledger.usage import HAS_OTHERS
+from analytics.ledger.usage import SEVERAL_HOLD
 from analytics.states import OCCUPIED
 from analytics.workloads.ledger_rows import GPU_MS, RowIndex, one_job, whole_hours
 from analytics.workloads.model import Context, once_per_context
@@ -33,12 +33,11 @@ def runs(context: Context) -> pl.DataFrame:
     number).
     """
     rows = context.inside.segments.filter(pl.col("state").is_in(OCCUPIED))
-    several = pl.col("job").is_not_null() & ~one_job()
+    several = (pl.col("job").is_not_null() & ~one_job()) | SEVERAL_HOLD
     weight = pl.col("util_ms")
     sm_weight = pl.when(pl.col("sm_active_mean_pct").is_not_null()).then(SPAN_MS)
     found = (
-        rows.with_columns(several=several | HAS_OTHERS)
-        .group_by(RUN)
+        rows.group_by(RUN)
         .agg(
             user_source=pl.col("user_source").sort_by("time").last(),
             gpu_ms=GPU_MS.sum(),
@@ -50,9 +49,9 @@ def runs(context: Context) -> pl.DataFrame:
             util_max_pct=pl.col("gpu_util_max_pct").max(),
             sm_mean_pct=(pl.col("sm_active_mean_pct") * sm_weight).sum() / sm_weight.sum(),
             whole_card=(pl.col("gpu_share") == 1).all(),
-            single=~pl.col("several").any(),
+            single=pl.col("user_shares").is_null().all(),
         )
-        .with_columns(pl.col("util_mean_pct", "sm_mean_pct").fill_nan(None))
+        .with_columns(pl.col("util_mean_pct", "sm_mean_pct").fill_nan(None), single=pl.col("single") & ~several)
         .sort(*RUN, nulls_last=True)
         .with_row_index("run")
     )

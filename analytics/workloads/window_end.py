@@ -42,8 +42,13 @@ class WindowEnd:
 @once_per_context
 def newest_rows(context: Context) -> pl.DataFrame:
     """Return the last informative row of each GPU, of any age."""
-    rows = context.inside.segments.filter(pl.col("state") != "unknown").sort("gpu", "end")
-    return rows.unique("gpu", keep="last", maintain_order=True)
+    return newest_of_each_gpu(context.inside.segments.filter(pl.col("state") != "unknown"))
+
+
+def newest_of_each_gpu(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the last row of each GPU, by GPU."""
+    places = rows.select("gpu", "end").with_row_index("place").sort("gpu", "end")  # whole rows take five times as long
+    return rows[places.unique("gpu", keep="last", maintain_order=True)["place"]]
 
 
 @once_per_context
@@ -77,7 +82,7 @@ def _sets(frame: pl.DataFrame, key: str, value: str) -> dict[str, frozenset[str]
 def last_rows(context: Context) -> pl.DataFrame:
     """Return the last ledger row of each GPU observed in the window's last hour, by a host with a correct clock."""
     rows = context.inside.segments.filter(pl.col("end") > context.until_ms - SILENT_AFTER_MS)
-    return rows.sort("gpu", "end").unique("gpu", keep="last", maintain_order=True).filter(~on_host_ahead(context))
+    return newest_of_each_gpu(rows).filter(~on_host_ahead(context))
 
 
 def still_going(context: Context, segments: pl.DataFrame) -> tuple[str, ...]:
