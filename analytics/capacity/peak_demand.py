@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,19 +105,22 @@ def _days(hours: pl.DataFrame) -> float:
     return hours.height / 24
 
 
-def backtest(hours: pl.DataFrame, until_ms: int, quantile: float, margin: float = MARGIN) -> Backtest | None:
-    """Return the back-test of the estimate before each of the last weeks; None if no week can be tested."""
-    weeks = shortfall_hours = tested = 0
-    shortfall_gpus = 0.0
+def backtests(hours: pl.DataFrame, until_ms: int, quantile: float, margins: Sequence[float]) -> list[Backtest | None]:
+    """Return by margin the back-test of the estimate before each of the last weeks; None if no week can be tested."""
+    used = pl.min_horizontal("demand", "there").alias("used")
+    weeks: list[tuple[PeakDemand, NDArray[np.float64]]] = []
     for then_ms, since in _tested_weeks(hours, until_ms):
         before = peak_demand(hours, then_ms, quantile)
         if before is None:
             break
-        over = (pl.min_horizontal("demand", "there") - before.kept(margin)).clip(lower_bound=0)
-        short = since.select(over.alias("gpus"))["gpus"].to_numpy()
-        weeks, tested, shortfall_hours = weeks + 1, tested + len(short), shortfall_hours + int((short > 0).sum())
-        shortfall_gpus = max(shortfall_gpus, float(short.max()))
-    return Backtest(weeks, tested, shortfall_hours, math.ceil(round(shortfall_gpus, 6))) if weeks else None
+        weeks.append((before, since.select(used)["used"].to_numpy()))
+    if not weeks:
+        return [None for _ in margins]
+    over = [np.concatenate([week - before.kept(margin) for before, week in weeks]) for margin in margins]
+    return [
+        Backtest(len(weeks), len(each), int((each > 0).sum()), math.ceil(round(max(float(each.max()), 0.0), 6)))
+        for each in over
+    ]
 
 
 def kept_peak(hours: pl.DataFrame, until_ms: int, quantile: float) -> tuple[PeakDemand, Backtest | None] | None:
@@ -128,7 +131,7 @@ def kept_peak(hours: pl.DataFrame, until_ms: int, quantile: float) -> tuple[Peak
     """
     found = None
     for share in (quantile, 1.0):
-        peak, tested = peak_demand(hours, until_ms, share), backtest(hours, until_ms, share)
+        peak, tested = peak_demand(hours, until_ms, share), backtests(hours, until_ms, share, (MARGIN,))[0]
         if peak is None:
             return None
         found = peak, tested

@@ -155,7 +155,9 @@ _Sums = tuple[str, "NDArray[np.uint32]", "NDArray[np.int64]"]
 def _sums(day: pl.DataFrame, columns: Sequence[str], hours: pl.DataFrame) -> list[_Sums]:
     """Return the sums of one day's hours by group; hours without a histogram are left out."""
     keys = day.select("time", "host", "gpu").with_row_index("row")
-    wanted = keys.join(hours, on=("host", "gpu", "time")).sort("group", "row")
+    # a join by one text takes two thirds of the time of one by two
+    met = keys.join(hours, on=("gpu", "time")).filter(pl.col("host") == pl.col("host_right"))
+    wanted = met.select("group", "row").sort("group", "row")
     rows, groups = wanted["row"].to_numpy(), wanted["group"].to_numpy()
     found = []
     for column in columns:

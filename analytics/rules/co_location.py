@@ -17,6 +17,7 @@ from analytics.workloads import waste
 from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.finding_parts import SAVES_IN_A_PACKING, bounded, label
+from analytics.workloads.ledger_rows import lowest
 from analytics.workloads.model import Context, of_gpus
 from analytics.workloads.rule import Candidate, HistoryNeed, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS, segments_of
@@ -71,7 +72,7 @@ def co_location_findings(context: Context) -> Iterator[Candidate]:
     by_work = candidates(context, several)
     for members in several.partition_by(("host", "model"), maintain_order=True):
         those = [by_work[work] for work in members["work"] if work in by_work]
-        for group in groups(those, int(members["card_bytes"].bottom_k(1)[0])):
+        for group in groups(those, lowest(members, "card_bytes")):
             own = members.filter(pl.col("work").is_in([each.work for each in group.members]))
             rows = segments_of(context, runs_of(context, own))
             gpus = sorted(each.gpu for each in group.members)
@@ -85,7 +86,7 @@ def co_location_findings(context: Context) -> Iterator[Candidate]:
                     "workloads": len(group.members),
                     "model": model,
                     "mem_together_bytes": group.memory_bytes,
-                    "card_memory_bytes": own["card_bytes"].bottom_k(1)[0],
+                    "card_memory_bytes": lowest(own, "card_bytes"),
                     "aligned_hours": group.aligned_hours,
                     "gpu_util_together_p95_pct": group.aligned_pct,
                     "gpu_util_together_bursts_p95_pct": group.bursts_pct,

@@ -21,7 +21,7 @@ from analytics.states import IN_USE
 from analytics.workloads import waste
 from analytics.workloads.commands import ending_command, look_command, quote, ties
 from analytics.workloads.finding_parts import label
-from analytics.workloads.ledger_rows import by_job, gpu_ms_of, highest, joined, mean_of, newest_source
+from analytics.workloads.ledger_rows import GPU_MS, by_job, highest, joined, mean_of, newest_source
 from analytics.workloads.model import Context, Finding, of_gpus
 from analytics.workloads.processes import program_segments
 from analytics.workloads.rule import Candidate, HistoryNeed, Rule
@@ -57,10 +57,16 @@ def partial_use_findings(context: Context) -> Iterator[Candidate]:
     unused_gpus = judged.filter("unused").select("work", "gpu")
     idle = inside.join(unused_gpus, on=("work", "gpu"), how="semi", maintain_order="left")
     of_work = idle.partition_by("work", as_dict=True, maintain_order=True)
-    for (work,), gpus in judged.group_by("work", maintain_order=True):
+    kept_of_work = judged.filter(~pl.col("unused")).partition_by("work", as_dict=True, maintain_order=True)
+    reserved_ms = dict(idle.filter(pl.col("state") == "reserved").group_by("work").agg(GPU_MS.sum()).iter_rows())
+    by_work = judged.with_columns(pl.col("work").set_sorted())
+    used_pct = dict(by_work.filter("used").group_by("work").agg(pl.col("mean_pct").mean()).iter_rows())
+    unused_pct = pl.col("mean_pct").filter("unused").max()
+    for work, gpu_count, most_pct in (
+        by_work.group_by("work", maintain_order=True).agg(pl.len(), unused_pct).iter_rows()
+    ):
         if (rows := of_work.get((work,))) is not None:
-            user = joined(rows, "user")
-            kept, unused = gpus.filter(~pl.col("unused")), gpus.filter("unused")
+            user, kept = joined(rows, "user"), kept_of_work[work,]
             now = still_going(context, rows)
             bound = _bound(context, work, now, kept["gpu"].to_list())
             free = () if bound else now
@@ -69,12 +75,12 @@ def partial_use_findings(context: Context) -> Iterator[Candidate]:
                 subject=work,
                 source=newest_source(rows),
                 numbers={
-                    "gpus_of_the_job": gpus.height,
+                    "gpus_of_the_job": gpu_count,
                     "gpus_used": kept.height,
-                    "gpus_never_used": unused.height,
-                    "used_gpu_util_mean_pct": mean_of(gpus.filter("used"), "mean_pct"),
-                    "unused_gpu_util_mean_pct": highest(unused, "mean_pct"),
-                    "reserved_gpu_hours": gpu_ms_of(rows.filter(pl.col("state") == "reserved")) / HOUR_MS,
+                    "gpus_never_used": gpu_count - kept.height,
+                    "used_gpu_util_mean_pct": used_pct[work],
+                    "unused_gpu_util_mean_pct": most_pct,
+                    "reserved_gpu_hours": reserved_ms.get(work, 0.0) / HOUR_MS,
                     "mem_used_max_bytes": highest(rows, "mem_used_max_bytes"),
                 },
                 next_command=_partial_use_command(context, work, rows, kept, free),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import polars as pl
 
@@ -70,11 +71,16 @@ class Shelf:
         present = self.fleet.get(model)
         if present is None:
             return None
-        for offers in (tuple(each for each in self.fleet.values() if each.gpus), self.catalog):
-            fitting = [each for each in offers if _does(each.card, present.card, demand) and _is_cheaper(each, present)]
-            if fitting:
-                return min(fitting, key=_rank)
-        return None
+        return next((each for each in self._cheaper[model] if _does(each.card, present.card, demand)), None)
+
+    @cached_property
+    def _cheaper(self) -> Mapping[str, tuple[Offer, ...]]:
+        """Return by model of the fleet the cards that are not more expensive, the best first."""
+        of_fleet = sorted((each for each in self.fleet.values() if each.gpus), key=_rank)
+        offers = (*of_fleet, *sorted(self.catalog, key=_rank))
+        return {
+            model: tuple(each for each in offers if _is_cheaper(each, present)) for model, present in self.fleet.items()
+        }
 
 
 @once_per_context

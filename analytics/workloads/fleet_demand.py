@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from analytics.capacity.peak_demand import (
     PEAK_DAYS,
     Backtest,
     PeakDemand,
-    backtest,
+    backtests,
     kept_peak,
     known_days,
     quantile_of,
@@ -269,7 +269,14 @@ class _Pool:
             snoozed=len(split.taken) - len(split.going),
             release=self._release(split.going, free, held, hosts),
             confidence=confidence,
-            reserves=tuple(self._with_reserve(peak, margin, beside) for margin in MARGINS),
+            reserves=tuple(
+                Reserve(
+                    margin, min(peak.kept(margin), math.floor(self.capacity)), len(beside(margin, each).going), each
+                )
+                for margin, each in zip(
+                    MARGINS, backtests(hours, context.until_ms, peak.quantile, MARGINS), strict=True
+                )
+            ),
         ).graded(confidence)
 
     def _left_gpus(self, kept: int, uncertain: int) -> int:
@@ -330,14 +337,6 @@ class _Pool:
                 )
             )
         return grade(failed)
-
-    def _with_reserve(
-        self, peak: PeakDemand, margin: float, beside: Callable[[float, Backtest | None], _Split]
-    ) -> Reserve:
-        tested = backtest(self.hours, self.context.until_ms, peak.quantile, margin)
-        return Reserve(
-            margin, min(peak.kept(margin), math.floor(self.capacity)), len(beside(margin, tested).going), tested
-        )
 
 
 def _by_user(gpus: pl.DataFrame) -> dict[str, tuple[str, ...]]:
@@ -429,8 +428,11 @@ def _whole_hosts_needed(context: Context, pools: Sequence[_Pool]) -> Mapping[Poo
 
 def _whole_at_once(rows: pl.DataFrame, since_ms: int, until_ms: int, quantile: float) -> int:
     by = ("host", "occupant", "width")
-    named = rows.with_columns(occupant=pl.coalesce("job", "user", pl.lit("")))
-    whole = merge(levels(named, by).filter(pl.col("level") >= pl.col("width")).drop_nulls("end"), ("host",))
+    named = rows.select("host", "width", "gpu", "time", "end", occupant=pl.coalesce("job", "user", pl.lit("")))
+    # most occupants never had as many GPUs as the host has
+    widely = named.group_by(by).agg(gpus=pl.col("gpu").n_unique()).filter(pl.col("gpus") >= pl.col("width"))
+    wide = named.join(widely, on=by, how="semi", maintain_order="left")
+    whole = merge(levels(wide, by).filter(pl.col("level") >= pl.col("width")).drop_nulls("end"), ("host",))
     if whole.is_empty():
         return 0
     hours = hourly_most(

@@ -24,7 +24,7 @@ GPU_MS = SPAN_MS * pl.col("gpu_share")
 
 def joined(segments: pl.DataFrame, column: str) -> str | None:
     """Return the `joined_names` of a column."""
-    return joined_names(segments[column].unique().to_list())
+    return joined_names(segments[column].to_list())
 
 
 def whole_number(frame: pl.DataFrame, value: pl.Expr) -> int:
@@ -35,6 +35,11 @@ def whole_number(frame: pl.DataFrame, value: pl.Expr) -> int:
 def highest(rows: pl.DataFrame, column: str) -> Any:
     """Return the largest known value of a column; None without any."""
     return rows[column].max()
+
+
+def lowest(rows: pl.DataFrame, column: str) -> Any:
+    """Return the smallest known value of a column; None without any."""
+    return rows[column].min()
 
 
 def mean_of(rows: pl.DataFrame, column: str) -> Any:

@@ -13,7 +13,7 @@ from analytics.workloads import waste
 from analytics.workloads.cards import BFLOAT16_SINCE, WORTH_MOVING, Demand, Offer, ask_for, shelf, slowdown
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.finding_parts import label, workload_candidate
-from analytics.workloads.ledger_rows import gpu_ms_of, gpus_on
+from analytics.workloads.ledger_rows import gpu_ms_of, gpus_on, highest, lowest
 from analytics.workloads.model import Context, EvidenceValue, Label, joined_by_and
 from analytics.workloads.rule import Candidate, Rule
 from analytics.workloads.runs import NEED_THRESHOLDS
@@ -141,7 +141,7 @@ def _ask_command(context: Context, workloads: pl.DataFrame, runs: pl.DataFrame, 
         return monitor_command(host, gpus), note
     on_host = runs.group_by("work", "host").agg(gpus=pl.col("gpu").n_unique())
     model = workloads["model"][0]
-    return ask_for(context, workloads["job"].to_list(), offer, present=model, gpus_per_host=on_host["gpus"].top_k(1)[0])
+    return ask_for(context, workloads["job"].to_list(), offer, present=model, gpus_per_host=highest(on_host, "gpus"))
 
 
 def _numbers(workloads: pl.DataFrame, present: Offer, offer: Offer) -> dict[str, EvidenceValue]:
@@ -151,7 +151,7 @@ def _numbers(workloads: pl.DataFrame, present: Offer, offer: Offer) -> dict[str,
     most = highest.row(0, named=True)
     unmeasured = {name for name in ("sm_pct", "dram_pct") if workloads[name].null_count()}
     return {
-        "card_memory_bytes": workloads["card_bytes"].bottom_k(1)[0],
+        "card_memory_bytes": lowest(workloads, "card_bytes"),
         "mem_used_max_bytes": most["peak_bytes"],
         "mem_need_bytes": most["need_bytes"],
         "gpu_util_p95_pct": most["util_pct"],

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from analytics.capacity.jobs import JOB_SCHEMA, queued_hours, waiting
-from analytics.capacity.peak_demand import Backtest, backtest, kept_peak, peak_demand, quantile_of
+from analytics.capacity.peak_demand import MARGIN, Backtest, backtests, kept_peak, peak_demand, quantile_of
 from fallow.clock import DAY_MS, HOUR_MS
 
 
@@ -62,7 +62,7 @@ def test_hours_in_which_more_than_a_tenth_was_not_observed_do_not_count() -> Non
     ],
 )
 def test_estimates_of_earlier_weeks_are_held_against_the_week_after(days: list[float], found: Backtest | None) -> None:
-    assert backtest(hours_of(days), len(days) * DAY_MS, 0.95) == found
+    assert backtests(hours_of(days), len(days) * DAY_MS, 0.95, (MARGIN,)) == [found]
 
 
 def test_where_estimates_fell_short_by_more_than_the_reserve_the_highest_demand_is_kept_for() -> None:
