@@ -81,22 +81,23 @@ def low_efficiency_findings(context: Context) -> Iterator[Candidate]:
 
     The finding names the GPUs that are below the limit by themselves.
     """
-    held = context.inside.segments.filter(pl.col("user").is_not_null() & pl.col("state").is_in(OCCUPIED))
-    owned = held.join(_low_efficiency_services(context), on="user", how="anti")
-    users = _low_efficiency_users(owned)
+    held = context.inside.segments.lazy().filter(pl.col("user").is_not_null() & pl.col("state").is_in(OCCUPIED))
+    of_people = held.join(_low_efficiency_services(context).lazy(), on="user", how="anti", maintain_order="left")
+    use = ("user", "time", "end", "gpu_share", "util_ms", "gpu_util_mean_pct")
+    users = _low_efficiency_users(of_people.select(use).collect())
     low = users.head(TOP).filter(
         (pl.col("gpu_ms") > GPU_HOURS_MIN * HOUR_MS)
         & (pl.col("fleet_share") >= FLEET_SHARE_MIN)
         & (pl.col("efficiency") <= EFFICIENCY_MAX)
     )
-    owned = owned.join(low.select("user"), on="user", how="semi", maintain_order="left")
+    owned = of_people.join(low.lazy().select("user"), on="user", how="semi", maintain_order="left").collect()
     by_gpu = owned.group_by("user", "gpu").agg(efficiency=_USE["efficiency"])
     by_gpu = by_gpu.filter(pl.col("efficiency") <= EFFICIENCY_MAX)
     for row in low.iter_rows(named=True):
         mine = owned.filter(pl.col("user") == row["user"])
         named = mine.join(by_gpu, on=("user", "gpu"), how="semi")
-        use = named.select(**_USE).row(0, named=True)
-        user, known = str(row["user"]), float(use["known_share"])
+        figures = named.select(**_USE).row(0, named=True)
+        user, known = str(row["user"]), float(figures["known_share"])
         host = named["host"][0]
         share, wanted = Share(known, 0), Share(KNOWN_MIN, 0)
         unsure = tr("utilization is known for {share} of the time, {wanted} are needed", share=share, wanted=wanted)
@@ -104,16 +105,16 @@ def low_efficiency_findings(context: Context) -> Iterator[Candidate]:
             named,
             subject=user,
             numbers={
-                "gpu_util_mean_pct": 100 * use["efficiency"],
+                "gpu_util_mean_pct": 100 * figures["efficiency"],
                 "user_gpus": mine["gpu"].n_unique(),
                 "user_gpu_util_mean_pct": 100 * float(row["efficiency"]),
-                "used_gpu_hours": use["used_ms"] / HOUR_MS,
+                "used_gpu_hours": figures["used_ms"] / HOUR_MS,
                 "rank_among_users": f"{row['rank']} of {users.height}",
                 "share_of_held_hours": row["fleet_share"],
-                "sm_active_mean_pct": use["sm_pct"],
-                "gpu_util_mean_with_sm_pct": use["util_with_sm_pct"],
-                "sm_known_share": use["sm_known_share"],
-                "gpus_with_sm_activity": use["sm_gpus"] or None,
+                "sm_active_mean_pct": figures["sm_pct"],
+                "gpu_util_mean_with_sm_pct": figures["util_with_sm_pct"],
+                "sm_known_share": figures["sm_known_share"],
+                "gpus_with_sm_activity": figures["sm_gpus"] or None,
                 "user_source": newest_source(named),
             },
             failed=[[unsure] if known < KNOWN_MIN else []],

@@ -111,10 +111,9 @@ def pool_members(context: Context) -> pl.DataFrame:
 
     GPUs that are gone, silent or out of order are included: their demand has to go to other GPUs.
     """
-    rows = context.whole.segments.filter(
-        (pl.col("end") > history_start_ms(context)) & (pl.col("state") != "unknown") & (pl.col("gpu_share") > 0)
-    )
-    return _with_pools(context, newest_of_each_gpu(rows.select("gpu", "host", "gpu_share", "end")).drop("end"))
+    observed = (pl.col("end") > history_start_ms(context)) & (pl.col("state") != "unknown") & (pl.col("gpu_share") > 0)
+    last = newest_of_each_gpu(context.whole.segments, observed)
+    return _with_pools(context, last.select("gpu", "host", "gpu_share"))
 
 
 @once_per_context

@@ -74,7 +74,8 @@ def held_gpu_hours(segments: pl.DataFrame) -> dict[int, float]:
 
     Only time inside the window counts.
     """
-    held = segments.filter(pl.col("state") == "held")
+    spans = segments.select("state", "segment_start", "segment_end", "time", "end", "gpu_share")
+    held = spans.filter(pl.col("state") == "held")
     return {each: gpu_ms_of(held.filter(each * MINUTE_MS <= SEGMENT_MS)) / HOUR_MS for each in THRESHOLDS_MIN}
 
 

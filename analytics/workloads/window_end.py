@@ -42,13 +42,13 @@ class WindowEnd:
 @once_per_context
 def newest_rows(context: Context) -> pl.DataFrame:
     """Return the last informative row of each GPU, of any age."""
-    return newest_of_each_gpu(context.inside.segments.filter(pl.col("state") != "unknown"))
+    return newest_of_each_gpu(context.inside.segments, pl.col("state") != "unknown")
 
 
-def newest_of_each_gpu(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the last row of each GPU, by GPU."""
-    places = rows.select("gpu", "end").with_row_index("place").sort("gpu", "end")  # whole rows take five times as long
-    return rows[places.unique("gpu", keep="last", maintain_order=True)["place"]]
+def newest_of_each_gpu(rows: pl.DataFrame, counts: pl.Expr) -> pl.DataFrame:
+    """Return the last row of each GPU that counts, by GPU."""
+    places = rows.lazy().with_row_index("place").filter(counts).select("place", "gpu", "end").collect()
+    return rows[places.sort("gpu", "end").unique("gpu", keep="last", maintain_order=True)["place"]]
 
 
 @once_per_context
@@ -81,8 +81,8 @@ def _sets(frame: pl.DataFrame, key: str, value: str) -> dict[str, frozenset[str]
 @once_per_context
 def last_rows(context: Context) -> pl.DataFrame:
     """Return the last ledger row of each GPU observed in the window's last hour, by a host with a correct clock."""
-    rows = context.inside.segments.filter(pl.col("end") > context.until_ms - SILENT_AFTER_MS)
-    return newest_of_each_gpu(rows).filter(~on_host_ahead(context))
+    recent = pl.col("end") > context.until_ms - SILENT_AFTER_MS
+    return newest_of_each_gpu(context.inside.segments, recent).filter(~on_host_ahead(context))
 
 
 def still_going(context: Context, segments: pl.DataFrame) -> tuple[str, ...]:
@@ -178,7 +178,7 @@ def unoccupied_now(context: Context, gpus: pl.Series) -> frozenset[str]:
 
     A lost or silent GPU cannot be allocated, so it is left out.
     """
-    rows = context.inside.segments.filter(pl.col("gpu").is_in(gpus.implode()))
+    rows = context.inside.segments.select("gpu", "host", "state", "end").filter(pl.col("gpu").is_in(gpus.implode()))
     last = rows.group_by("gpu").agg(pl.col("end").max(), pl.col("state", "host").sort_by("end").last())
     # an allocation by count may be on any free GPU of the host
     counted = (pl.col("state") == "free") & pl.col("host").is_in(list(counted_gpus(context)))
