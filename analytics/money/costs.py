@@ -156,7 +156,7 @@ class Costs:
 
     def of(self, segments: pl.DataFrame) -> float | None:
         """Return the cost of rows with `gpu`, `time`, `end` and `gpu_share`; None if some of their time has no price."""
-        return self.of_each(segments.with_columns(part=0), "part").get(0, 0.0)
+        return self.of_each(segments.select(*_SPANS, part=0), "part").get(0, 0.0)
 
     def of_each(self, segments: pl.DataFrame, part: str) -> dict[int, float | None]:
         """Return the same by a column of numbers."""

@@ -120,9 +120,9 @@ def quiet_servers(context: Context) -> Mapping[str, QuietServer]:
     hours = context.rollups.serving().filter(pl.col("gpu").is_not_null())
     busy = pl.any_horizontal(pl.col(name) > 0 for name in (*_COUNTED, *_SEEN))
     known = pl.any_horizontal(pl.col(name).is_not_null() for name in _COUNTED) & (pl.col("scrape_count") > 0)
-    per_hour = hours.group_by("gpu", "time").agg(
-        busy=busy.any(), known=known.all(), model=pl.col("model").drop_nulls().unique().sort().str.join("+")
-    )
+    per_hour = hours.group_by("gpu", "time").agg(busy=busy.any(), known=known.all())
+    latest = hours.filter(pl.col("time") == pl.col("time").max().over("gpu"))
+    models = latest.group_by("gpu").agg(model=pl.col("model").drop_nulls().unique().sort().str.join("+"))
     end = pl.col("time") + HOUR_MS
     since = pl.coalesce(end.filter("busy").max().over("gpu"), pl.col("time").min().over("gpu"))
     answered = pl.col("known") & (pl.col("time") >= pl.col("since"))
@@ -131,13 +131,13 @@ def quiet_servers(context: Context) -> Mapping[str, QuietServer]:
         .with_columns(since=since)
         .group_by("gpu", maintain_order=True)
         .agg(
-            pl.col("model").last(),
             pl.col("since").first(),
             last=end.max(),
             known_ms=HOUR_MS * answered.sum().cast(pl.Int64),
             used=pl.col("busy").any() & (end.filter("busy").max() > context.until_ms - DAY_MS),
         )
         .filter(pl.col("last") > context.until_ms - DAY_MS)
+        .join(models, on="gpu", maintain_order="left")
     )
     in_use = set(servers.filter("used")["model"]) - {""}
     quiet = servers.filter(
