@@ -173,4 +173,4 @@ def _measured_on(hours: pl.DataFrame, column: str) -> Sentence:
 
 
 def _gpus_with(hours: pl.DataFrame, column: str) -> int:
-    return hours.filter(pl.col(column).is_not_null())["gpu"].n_unique()
+    return hours["gpu"].filter(hours[column].is_not_null()).n_unique()

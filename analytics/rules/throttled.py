@@ -196,5 +196,5 @@ def _throttled_per_gpu(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
 
 def _counted(active: pl.DataFrame) -> list[str]:
     """Return a failed condition if the counters were read in too few of the busy hours."""
-    known_ms, observed_ms = active.select(pl.col("throttled_known_ms", "observed_ms").sum()).row(0)
+    known_ms, observed_ms = active["throttled_known_ms"].sum(), active["observed_ms"].sum()
     return measured_enough(known_ms, observed_ms, tr("the cause of the throttling"))

@@ -49,12 +49,12 @@ def mean_of(rows: pl.DataFrame, column: str) -> Any:
 
 def gpus_on(rows: pl.DataFrame, host: str) -> list[str]:
     """Return the GPUs of these rows on a host, in order."""
-    return rows["gpu"].filter(rows["host"] == host).unique().sort().to_list()
+    return sorted(set(rows["gpu"].filter(rows["host"] == host).to_list()))
 
 
 def first_ms(rows: pl.DataFrame) -> int:
     """Return the start of the first row. There must be a row."""
-    return int(rows.select(pl.col("time").min()).item())
+    return int(lowest(rows, "time"))
 
 
 def gpu_ms_of(segments: pl.DataFrame) -> float:
