@@ -386,8 +386,8 @@ def _beside_unknown(context: Context, rows: pl.DataFrame) -> frozenset[int]:
 
 @once_per_context
 def _foreign_work(context: Context) -> pl.DataFrame:
-    rows = context.inside.segments
-    return rows.filter(foreign_work(rows, context.rollups)).select(WORK_KEY).unique()
+    works = context.inside.segments.group_by(*WORK_KEY, "user_source").agg(pl.col("time").min())
+    return works.filter(foreign_work(works, context.rollups)).select(WORK_KEY).unique()
 
 
 def _evidence(

@@ -120,8 +120,7 @@ def _rows_by_run(context: Context) -> RowIndex:
     """Return the window's ledger rows with work, by run."""
     rows = context.inside.segments.filter(pl.col("state").is_in(OCCUPIED))
     numbers = runs(context).select(*RUN, "run")
-    numbered = rows.join(numbers, on=RUN, nulls_equal=True, maintain_order="left")
-    return RowIndex(numbered.drop("run"), numbered["run"])
+    return RowIndex(rows, rows.select(RUN).join(numbers, on=RUN, nulls_equal=True, maintain_order="left")["run"])
 
 
 def busy_percentiles(context: Context, found: pl.DataFrame, share: float) -> pl.DataFrame:
