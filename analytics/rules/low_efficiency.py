@@ -81,16 +81,17 @@ def low_efficiency_findings(context: Context) -> Iterator[Candidate]:
 
     The finding names the GPUs that are below the limit by themselves.
     """
-    held = context.inside.segments.lazy().filter(pl.col("user").is_not_null() & pl.col("state").is_in(OCCUPIED))
-    of_people = held.join(_low_efficiency_services(context).lazy(), on="user", how="anti", maintain_order="left")
+    is_service = pl.col("user").is_in(_low_efficiency_services(context).implode())
+    is_held = pl.col("user").is_not_null() & pl.col("state").is_in(OCCUPIED)
+    held = context.inside.segments.lazy().filter(is_held & ~is_service)
     use = ("user", "time", "end", "gpu_share", "util_ms", "gpu_util_mean_pct")
-    users = _low_efficiency_users(of_people.select(use).collect())
+    users = _low_efficiency_users(held.select(use).collect())
     low = users.head(TOP).filter(
         (pl.col("gpu_ms") > GPU_HOURS_MIN * HOUR_MS)
         & (pl.col("fleet_share") >= FLEET_SHARE_MIN)
         & (pl.col("efficiency") <= EFFICIENCY_MAX)
     )
-    owned = of_people.join(low.lazy().select("user"), on="user", how="semi", maintain_order="left").collect()
+    owned = held.filter(pl.col("user").is_in(low["user"].implode())).collect()
     by_gpu = owned.group_by("user", "gpu").agg(efficiency=_USE["efficiency"])
     by_gpu = by_gpu.filter(pl.col("efficiency") <= EFFICIENCY_MAX)
     for row in low.iter_rows(named=True):
@@ -151,7 +152,7 @@ LOW_EFFICIENCY = Rule(
 )
 
 
-def _low_efficiency_services(context: Context) -> pl.DataFrame:
+def _low_efficiency_services(context: Context) -> pl.Series:
     """Return users that run only display servers, monitors and similar services."""
     users = context.rollups.processes().select("user", service=is_service()).drop_nulls("user")
     people = users.filter(~pl.col("service"))["user"].unique().to_list()
@@ -161,7 +162,7 @@ def _low_efficiency_services(context: Context) -> pl.DataFrame:
     each = names.with_columns(user=pl.col("names").str.split(SEVERAL)).explode("user")
     known = each.join(users.select("user").unique(), on="user", how="semi")
     people_on = known.group_by("names").agg(has_person=pl.col("user").is_in(people).any())
-    return people_on.filter(~pl.col("has_person")).select(user="names")
+    return people_on.filter(~pl.col("has_person"))["names"]
 
 
 def _low_efficiency_users(owned: pl.DataFrame) -> pl.DataFrame:
