@@ -45,6 +45,9 @@ RECENT_MS = 30 * MINUTE_MS
 HISTORY_MS = 16 * WEEK_MS
 
 
+_SPANS = ("gpu", "time", "end", "gpu_share", "state")
+
+
 def fleet_demand(context: Context, going: Collection[str], snoozed: Collection[str] = ()) -> FleetDemand:
     """Return the demand of every pool and model with GPUs in working order at the end of the window.
 
@@ -76,12 +79,13 @@ def fleet_demand(context: Context, going: Collection[str], snoozed: Collection[s
 
 
 def demand_rows(context: Context, going: Collection[str]) -> pl.DataFrame:
-    """Return the ledger rows of GPUs in demand; rows with work are half an hour longer. Rows of a GPU may overlap.
+    """Return when GPUs were in demand, for whom; rows with work are half an hour longer. Rows of a GPU may overlap.
 
-    Held and reserved rows of GPUs that may go count up to their last use.
+    Held and reserved rows of GPUs that may go count up to their last use. Columns: gpu, time, end, gpu_share, state, user, account.
     """
     since_ms = history_start_ms(context)
-    rows = context.whole.segments.filter((pl.col("end") > since_ms) & (pl.col("gpu_share") > 0))
+    spans = context.whole.segments.select(*_SPANS, "user", "account")
+    rows = spans.filter((pl.col("end") > since_ms) & (pl.col("gpu_share") > 0))
     is_used = pl.col("state").is_in(IN_USE)
     may_go = pl.col("gpu").is_in(pl.Series(sorted(going), dtype=pl.String).implode())
     last_used = pl.col("end").filter(is_used).max().over("gpu")
@@ -145,9 +149,8 @@ def _working_gpus(context: Context) -> pl.DataFrame:
     is_unwatched = pl.col("user_source").is_in(NOBODY_LOOKED).fill_null(value=False)
     is_counted = pl.col("host").is_in(list(counted_gpus(context)))
     used = (
-        context.whole.segments.filter(
-            (pl.col("end") > context.until_ms - PEAK_DAYS * DAY_MS) & pl.col("state").is_in(IN_USE)
-        )
+        context.whole.segments.select(_SPANS)
+        .filter((pl.col("end") > context.until_ms - PEAK_DAYS * DAY_MS) & pl.col("state").is_in(IN_USE))
         .group_by("gpu")
         .agg(used_ms=SPAN_MS.sum())
     )
@@ -161,8 +164,8 @@ def _hours(context: Context, members: pl.DataFrame, going: Collection[str]) -> p
     """Return by pool, model and whole hour the most GPUs at once: `there`, `demand`, `unknown`, `demand_or_unknown`."""
     since_ms, until_ms = history_start_ms(context), context.until_ms
     own = members.select("gpu", *POOL_MODEL)
-    rows = context.whole.segments.filter((pl.col("end") > since_ms) & (pl.col("gpu_share") > 0))
-    rows = rows.select("gpu", "time", "end", "gpu_share", "state").join(own, on="gpu")
+    rows = context.whole.segments.select(_SPANS).filter((pl.col("end") > since_ms) & (pl.col("gpu_share") > 0))
+    rows = rows.join(own, on="gpu")
     unknown = rows.filter(pl.col("state") == "unknown")
     wanted = merge(demand_rows(context, going)).join(own, on="gpu")
     columns = ("gpu", "time", "end", "gpu_share")
@@ -410,7 +413,7 @@ def _whole_hosts_needed(context: Context, pools: Sequence[_Pool]) -> Mapping[Poo
     """
     found: dict[PoolModel, int] = {}
     since_ms = context.until_ms - PEAK_DAYS * DAY_MS
-    rows = context.whole.segments.filter(
+    rows = context.whole.segments.select(*_SPANS, "host", "job", "user").filter(
         pl.col("state").is_in(IN_USE) & (pl.col("gpu_share") == 1) & (pl.col("end") > since_ms)
     )
     since_ms = max(since_ms, history_start_ms(context))
