@@ -17,7 +17,16 @@ from analytics.workloads import waste
 from analytics.workloads.commands import throttle_command
 from analytics.workloads.confidence import measured_enough
 from analytics.workloads.finding_parts import label, words_for
-from analytics.workloads.ledger_rows import first_ms, highest, joined, mean_of, newest_source, whole_hours, within_hours
+from analytics.workloads.ledger_rows import (
+    first_ms,
+    highest,
+    joined,
+    mean_of,
+    newest_source,
+    sum_of,
+    whole_hours,
+    within_hours,
+)
 from analytics.workloads.model import Context, of_gpus
 from analytics.workloads.row_sums import of_candidates, parts_of
 from analytics.workloads.rule import Candidate, HistoryNeed, Rule
@@ -196,5 +205,5 @@ def _throttled_per_gpu(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
 
 def _counted(active: pl.DataFrame) -> list[str]:
     """Return a failed condition if the counters were read in too few of the busy hours."""
-    known_ms, observed_ms = active["throttled_known_ms"].sum(), active["observed_ms"].sum()
+    known_ms, observed_ms = sum_of(active, "throttled_known_ms"), sum_of(active, "observed_ms")
     return measured_enough(known_ms, observed_ms, tr("the cause of the throttling"))

@@ -42,6 +42,11 @@ def lowest(rows: pl.DataFrame, column: str) -> Any:
     return rows[column].min()
 
 
+def sum_of(rows: pl.DataFrame, column: str) -> Any:
+    """Return the sum of the known values of a column; 0 without any."""
+    return rows[column].sum()
+
+
 def mean_of(rows: pl.DataFrame, column: str) -> Any:
     """Return the mean of the known values of a column; None without any."""
     return rows[column].cast(pl.Float64).mean()

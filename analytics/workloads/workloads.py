@@ -10,7 +10,7 @@ from analytics.intervals import islands
 from analytics.language.quantities import Number
 from analytics.language.sentences import tr, tr_many
 from analytics.workloads.confidence import measured_enough
-from analytics.workloads.ledger_rows import RowIndex, highest
+from analytics.workloads.ledger_rows import RowIndex, highest, sum_of
 from analytics.workloads.model import Context, Finding, once_per_context
 from analytics.workloads.rule import HistoryNeed
 from analytics.workloads.runs import RUN, busy_percentiles, run_hours, runs_with_memory, segments_of_each
@@ -135,7 +135,7 @@ def with_demand(context: Context, found: pl.DataFrame, share: float = BUSY_SHARE
 
 def sm_activity_measured(found: pl.DataFrame) -> list[str]:
     """Return a failure if SM activity was measured, but for less time than utilization; for workloads `with_demand`."""
-    known_ms, measured_ms = found["sm_known_ms"].sum(), found["util_known_ms"].sum()
+    known_ms, measured_ms = sum_of(found, "sm_known_ms"), sum_of(found, "util_known_ms")
     return [] if found["sm_pct"].null_count() else measured_enough(known_ms, measured_ms, tr("SM activity"))
 
 
@@ -154,7 +154,7 @@ def sm_activity_of_means(found: pl.DataFrame) -> list[str]:
 
 def seen_long_enough(found: pl.DataFrame) -> list[str]:
     """Return a failure if the memory of these workloads was not observed for a week, or not in nearly all of their hours."""
-    days, read, hours = highest(found, "days"), found["mem_hours"].sum(), found["hours"].sum()
+    days, read, hours = highest(found, "days"), sum_of(found, "mem_hours"), sum_of(found, "hours")
     failed = measured_enough(read, hours, tr("memory in use")) if hours else []
     if (days or 0) < PEAK_MIN_DAYS:
         failed.append(
