@@ -231,6 +231,8 @@ def _seen_to_the_end(context: Context) -> frozenset[str]:
 
 def run_rules(context: Context, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
     """Return the rules' findings, ranked: most reclaimable GPUs first, then highest cost, then most GPU time."""
+    if all(rule.find_in_pools is None for rule in rules):  # none of them needs the demand
+        return _ranked(_of_segments(context, rules, records=True))
     return findings_and_demand(context, rules)[0]
 
 
@@ -248,11 +250,7 @@ def findings_and_demand(
 
     Rules about pools run last. With `records`, the site's own record of a rule may lower its confidence.
     """
-    found: list[Finding] = []
-    for rule in rules:
-        check_time()
-        found += findings_of(context, rule, rule.find(context))
-    graded = graded_by_records(context, found) if records else found
+    graded = _of_segments(context, rules, records=records)
     fleet = fleet_demand(context, going_by(graded))
     own = [
         finding
@@ -261,8 +259,20 @@ def findings_and_demand(
         for finding in findings_of(context, rule, rule.find_in_pools(context, fleet))
     ]
     of_pools = graded_by_records(context, own) if records else own
-    ranked = most_first(sorted((*graded, *of_pools), key=lambda each: (each.finding_id, each.gpus)))
-    return _told_apart(ranked), fleet.graded(of_pools)
+    return _ranked([*graded, *of_pools]), fleet.graded(of_pools)
+
+
+def _of_segments(context: Context, rules: Sequence[Rule], *, records: bool) -> list[Finding]:
+    """Return the findings that rest on the ledger's segments alone."""
+    found: list[Finding] = []
+    for rule in rules:
+        check_time()
+        found += findings_of(context, rule, rule.find(context))
+    return graded_by_records(context, found) if records else found
+
+
+def _ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    return _told_apart(most_first(sorted(findings, key=lambda each: (each.finding_id, each.gpus))))
 
 
 def _told_apart(findings: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -18,6 +18,7 @@ from jsonschema import Draft202012Validator
 from analytics import glossary
 from analytics.commands import findings, ledger, recommendations, table_verb
 from analytics.commands.plan import VERBS
+from analytics.language.language import Language
 from analytics.render.json_schema import object_schema
 from analytics.render.one_screen import SCREEN_LINES
 from analytics.render.tables import FORMATS, VerbAnswer, document
@@ -34,8 +35,6 @@ from tests.lakes import made_lake
 from tests.made_once import made_once
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from analytics.tables.table import Column, Table
 
 FLEET = SimulatedFleet(gpus=4, days=3, seed=3, interval_ms=HOUR_MS, until_ms=20_777 * DAY_MS)
@@ -89,7 +88,9 @@ FLAGS = {
 TERM_NAMES = {each.name for each in glossary.TERMS}
 KEY = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
-Run = Callable[..., tuple[VerbAnswer, bytes]]
+Case = tuple[str, ...]
+Run = Callable[..., str]
+Answered = tuple[VerbAnswer, Language]
 
 
 @pytest.fixture(scope="session")
@@ -107,11 +108,23 @@ def opened() -> dict[Any, Any]:
     return {}
 
 
+@pytest.fixture(scope="session")
+def answers() -> dict[Case, Answered]:
+    """What each verb has answered, once for all formats."""
+    return {}
+
+
 @pytest.fixture
-def run(lake_root: str, opened: dict[Any, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Runs a verb; returns its answer and the file that it has written."""
-    answers: list[VerbAnswer] = []
+def run(
+    lake_root: str,
+    opened: dict[Any, Any],
+    answers: dict[Case, Answered],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    """Runs a verb; returns what it has printed."""
     open_lake = table_verb.open_verb
+    written: list[Answered] = []
 
     def opened_once(args: argparse.Namespace, **window: Any) -> Any:
         key = tuple(sorted(window.items()))
@@ -119,18 +132,30 @@ def run(lake_root: str, opened: dict[Any, Any], monkeypatch: pytest.MonkeyPatch,
             opened[key] = open_lake(args, **window)
         return opened[key]
 
-    def kept(answer: VerbAnswer, *how: Any, **limits: Any) -> bytes:
-        answers.append(answer)
-        return document(answer, *how, **limits)
+    def kept(answer: VerbAnswer, form: str, speaks: Language, *rest: Any, **limits: Any) -> bytes:
+        written.append((answer, speaks))
+        return document(answer, form, speaks, *rest, **limits)
 
-    def verb(case: tuple[str, ...], form: str, *flags: str) -> tuple[VerbAnswer, bytes]:
-        file = tmp_path / "answer"
-        arguments = [*case, "--lake", lake_root, "--format", form, "--out", str(file), *flags]
-        assert main(arguments) == 0
-        return answers[-1], file.read_bytes()
+    def verb(case: Case, *flags: str) -> str:
+        assert main([*case, "--lake", lake_root, *flags]) == 0
+        if written:
+            answers[case] = written[-1]
+        return capsys.readouterr().out
 
     monkeypatch.setattr(table_verb, "open_verb", opened_once)
     monkeypatch.setattr(table_verb, "document", kept)
+    return verb
+
+
+@pytest.fixture
+def answered(run: Run, answers: dict[Case, Answered]) -> Callable[[Case], Answered]:
+    """What a verb answers, and in which language."""
+
+    def verb(case: Case) -> Answered:
+        if case not in answers:
+            run(case)
+        return answers[case]
+
     return verb
 
 
@@ -188,10 +213,10 @@ def test_a_flag_that_narrows_nothing_is_refused(
 
 @pytest.mark.parametrize("case", AS_TABLES, ids=" ".join)
 def test_json_has_each_table_by_keys_with_units_as_the_schema_of_its_columns_says(
-    case: tuple[str, ...], run: Run
+    case: Case, run: Run, answered: Callable[[Case], Answered]
 ) -> None:
-    answer, content = run(case, "json")
-    found = json.loads(content, object_pairs_hook=unique)["tables"]
+    found = json.loads(run(case, "--json"), object_pairs_hook=unique)["tables"]
+    answer, _ = answered(case)
     assert list(found) == [table.name for table in answer.tables]
     assert [name for name in found if not KEY.fullmatch(name)] == []
     for table in answer.tables:
@@ -208,11 +233,8 @@ def test_json_has_each_table_by_keys_with_units_as_the_schema_of_its_columns_say
 
 
 @pytest.mark.parametrize("case", WITHOUT_TABLES, ids=" ".join)
-def test_json_that_is_no_list_of_tables_is_as_its_columns_say(
-    case: tuple[str, ...], lake_root: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*case, "--lake", lake_root, "--json"]) == 0
-    assert faults(object_schema(WITHOUT_TABLES[case]), json.loads(capsys.readouterr().out)) == []
+def test_json_that_is_no_list_of_tables_is_as_its_columns_say(case: Case, run: Run) -> None:
+    assert faults(object_schema(WITHOUT_TABLES[case]), json.loads(run(case, "--json"))) == []
 
 
 def faults(schema: dict[str, Any], content: object) -> list[str]:
@@ -220,39 +242,35 @@ def faults(schema: dict[str, Any], content: object) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=" ".join)
-def test_csv_and_parquet_have_the_rows_of_json(case: tuple[str, ...], run: Run, tmp_path: Path) -> None:
-    answer, _ = run(case, "text")
+def test_every_format_has_each_table_whole(case: Case, answered: Callable[[Case], Answered]) -> None:
+    """CSV and Parquet have the rows of JSON under the same heads; pages have the tables that are for people."""
+    answer, speaks = answered(case)
     for table in answer.tables:
         if not table.columns:
             continue
-        (tmp_path / "table.parquet").write_bytes(run(case, "parquet", "--table", table.name)[1])
-        frame = pl.read_parquet(tmp_path / "table.parquet")
-        written = run(case, "csv", "--table", table.name)[1].decode()
+        frame = pl.read_parquet(io.BytesIO(document(answer, "parquet", speaks, table.name)))
+        written = document(answer, "csv", speaks, table.name).decode()
         head, *rows = csv.reader(io.StringIO(written, newline=""))
         assert frame.columns == head == heads_of(table.columns)
         assert frame.height == len(rows) == len(table.rows)
-
-
-@pytest.mark.parametrize("case", CASES, ids=" ".join)
-@pytest.mark.parametrize("form", ["text", "md", "html"])
-def test_people_read_each_table_that_is_theirs(case: tuple[str, ...], form: str, run: Run) -> None:
-    answer, content = run(case, form)
-    shown = html.unescape(content.decode())
-    titles = [str(table.title) for table in answer.for_people if form != "text" or table.cells or table.lines]
-    written = {"text": str.upper, "md": markdown_text, "html": str}[form]
-    assert [title for title in titles if written(title) not in shown] == []
+    for form, as_title in {"text": str.upper, "md": markdown_text, "html": str}.items():
+        shown = html.unescape(document(answer, form, speaks).decode())
+        titles = [str(table.title) for table in answer.for_people if form != "text" or table.cells or table.lines]
+        assert [title for title in titles if as_title(title) not in shown] == []
 
 
 @pytest.mark.parametrize("case", [*CASES, ("report",)], ids=" ".join)
 def test_text_on_standard_output_is_one_screen_that_begins_with_the_answer(
-    case: tuple[str, ...], lake_root: str, capsys: pytest.CaptureFixture[str]
+    case: Case, run: Run, answers: dict[Case, Answered]
 ) -> None:
-    assert main([*case, "--lake", lake_root]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = run(case).splitlines()
     assert len(lines) <= SCREEN_LINES
     assert max(map(len, lines)) <= 120
-    assert main([*case, "--lake", lake_root, "--all"]) == 0
-    whole = capsys.readouterr().out.splitlines()
+    if case in answers:
+        answer, speaks = answers[case]
+        whole = document(answer, "text", speaks).decode().splitlines()
+    else:
+        whole = run(case, "--all").splitlines()
     assert (lines == whole) == (lines[-1] != "--all shows all rows, tables and notes.")
     if case != ("report",):  # whole it begins with its title
         assert lines[0] == whole[0]
