@@ -49,11 +49,12 @@ PYTEST = env TMPDIR="$$temporary" POLARS_MAX_THREADS=1 $(BIN)/python -m pytest -
 WORKERS = 2
 
 test:
-	@start=$$(date +%s); set -e; $(INSTALL); $(STEP); $(TEMPORARY); \
+	@start=$$(date +%s); set -e; failed=; $(INSTALL); $(STEP); $(TEMPORARY); \
 	step 'lint' $(BIN)/ruff check .; \
 	step 'format' $(BIN)/ruff format --check .; \
+	$(BIN)/mypy --python-version 3.10 -p fallow -p agent >"$$temporary/types" 2>&1 & older=$$!; \
 	step 'types' $(BIN)/mypy -p fallow -p analytics -p dashboard; \
-	step 'types on Python 3.10' $(BIN)/mypy --python-version 3.10 -p fallow -p agent; \
+	wait $$older || failed=$$?; step 'types on Python 3.10' cat "$$temporary/types"; [ -z "$$failed" ]; \
 	step 'import contracts' $(BIN)/lint-imports; \
 	step 'tests' $(PYTEST) -m 'not long and not hypothesis' $(PYTEST_ARGS); \
 	printf '\nAll checks passed in %s s\n' $$(($$(date +%s) - start))

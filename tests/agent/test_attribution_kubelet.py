@@ -220,10 +220,13 @@ def test_pods_of_allowed_namespaces_alone_are_servers_with_their_gpus(endpoint: 
     assert kubelet.servers([ONE], NOW + 5_000_000, -1) == [], "an old list says nothing of today's addresses"
 
 
-@pytest.mark.parametrize(("url", "names", "cause"), [
-    ("", "ml", "needs the kubelet's list"),
-    ("https://node:10250", "ml,*", "'\\*' is not the name of a namespace"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("url", "names", "cause"),
+    [
+        ("", "ml", "needs the kubelet's list"),
+        ("https://node:10250", "ml,*", "'\\*' is not the name of a namespace"),
+    ],
+)
 def test_namespaces_need_names_and_a_kubelet(url: str, names: str, cause: str) -> None:
     loaded = load({}, None, {"FALLOW_KUBERNETES_KUBELET_URL": url, "FALLOW_SERVING_POD_NAMESPACES": names})
     with pytest.raises(UsageError, match=cause):

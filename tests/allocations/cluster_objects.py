@@ -80,10 +80,12 @@ def job(name: str, created: float, **spec: Any) -> Object:
 def workload(name: str, created: float, *conditions: Object, owner: str = "", pods: int = 4, **spec: Any) -> Object:
     sets: Sequence[Object] = [{"name": "main", "count": pods, "template": {"spec": pod_spec(2)}}]
     return {
-        "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": meta(name, created, owner),
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": meta(name, created, owner),
         "spec": {"active": True, "podSets": sets, "queueName": "train", "priority": 100} | spec,
         "status": {"conditions": list(conditions)},
-    }  # fmt: skip
+    }
 
 
 def ended(seconds: float) -> Object:
@@ -104,15 +106,22 @@ def claim(
         status["allocation"] = {"devices": {"results": results}, "allocationTimestamp": at(20)}
     spec = {"devices": {"requests": list(asks)}}
     return {
-        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": meta(name, 0, **more), "spec": spec, "status": status,
-    }  # fmt: skip
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": meta(name, 0, **more),
+        "spec": spec,
+        "status": status,
+    }
 
 
 def template(name: str, *asks: Object) -> Object:
     spec = {"spec": {"devices": {"requests": list(asks)}}}
     return {
-        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": meta(name, 0), "spec": spec,
-    }  # fmt: skip
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": meta(name, 0),
+        "spec": spec,
+    }
 
 
 def resource_slice(
@@ -124,8 +133,11 @@ def resource_slice(
     pool = {"name": "gn1", "generation": generation, "resourceSliceCount": 1}
     spec = {"driver": driver, "nodeName": "gn1", "pool": pool, "devices": own}
     return {
-        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": meta(f"gn1-{generation}", 0), "spec": spec,
-    }  # fmt: skip
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": meta(f"gn1-{generation}", 0),
+        "spec": spec,
+    }
 
 
 def claims(**named: str) -> Object:

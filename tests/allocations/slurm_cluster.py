@@ -99,9 +99,14 @@ class Cluster:
     def run(self, *command: str, check: bool = True) -> str:
         """What a command prints that runs inside."""
         done = subprocess.run(
-            ["nsenter", f"--net=/proc/{self.inside}/ns/net", *command], capture_output=True, text=True, check=False,
-            env=self.environment, timeout=60, cwd=self.folder,
-        )  # fmt: skip
+            ["nsenter", f"--net=/proc/{self.inside}/ns/net", *command],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=self.environment,
+            timeout=60,
+            cwd=self.folder,
+        )
         assert not check or done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
         return done.stdout
 
@@ -116,9 +121,12 @@ class Cluster:
         """Starts a daemon inside."""
         with (self.folder / "daemons.log").open("ab") as log:
             return subprocess.Popen(
-                ["nsenter", f"--net=/proc/{self.inside}/ns/net", *command], stdout=log, stderr=log, env=self.environment,
+                ["nsenter", f"--net=/proc/{self.inside}/ns/net", *command],
+                stdout=log,
+                stderr=log,
+                env=self.environment,
                 start_new_session=True,
-            )  # fmt: skip
+            )
 
     def wrapper(self, name: str) -> Path:
         """A program that runs a command of Slurm's inside."""
@@ -180,12 +188,20 @@ def _database(cluster: Cluster) -> subprocess.Popen[bytes]:
     data, socket = cluster.folder / "db", cluster.folder / "db.sock"
     cluster.run("mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={data}", "--skip-test-db")
     server = cluster.start(
-        "mariadbd", "--no-defaults", "--user=root", f"--datadir={data}", f"--socket={socket}", "--bind-address=127.0.0.1",
+        "mariadbd",
+        "--no-defaults",
+        "--user=root",
+        f"--datadir={data}",
+        f"--socket={socket}",
+        "--bind-address=127.0.0.1",
         f"--pid-file={cluster.folder}/db.pid",
-    )  # fmt: skip
+    )
     client = ("mariadb", "--no-defaults", f"--socket={socket}", "-e")
     cluster.wait_until("1", *client, "select 1")
-    cluster.run(*client, "create database slurm_acct_db; create user slurm@localhost identified by 'x'; "
-                "create user slurm@'127.0.0.1' identified by 'x'; grant all on slurm_acct_db.* to slurm@localhost; "
-                "grant all on slurm_acct_db.* to slurm@'127.0.0.1'")  # fmt: skip
+    cluster.run(
+        *client,
+        "create database slurm_acct_db; create user slurm@localhost identified by 'x'; "
+        "create user slurm@'127.0.0.1' identified by 'x'; grant all on slurm_acct_db.* to slurm@localhost; "
+        "grant all on slurm_acct_db.* to slurm@'127.0.0.1'",
+    )
     return server

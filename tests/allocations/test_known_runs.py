@@ -65,8 +65,10 @@ def test_a_job_on_more_hosts_than_are_scraped_keeps_its_count_on_the_others(
     scrape(lake)
     allocations("import", "slurm", file(sacct("7", 22, 231, nodes="h[1-2]", gpus=4)))
     assert [(row["host"], row.get("gpu"), row.get("host_gpu_count")) for row in stored(lake)] == [
-        ("h1", "G0", None), ("h1", "G1", None), ("h2", None, 2),
-    ]  # fmt: skip
+        ("h1", "G0", None),
+        ("h1", "G1", None),
+        ("h2", None, 2),
+    ]
     assert load_jobs(lake)["gpus"].to_list() == [4]
 
 

@@ -183,8 +183,12 @@ def test_a_node_tells_whether_its_gpus_are_sliced(bring: Allocations, labels: di
 
 @pytest.mark.parametrize(
     ("device", "gpus"),
-    [("GPU-1,NVIDIA,4000,25:;", None), ("GPU-1,NVIDIA,81920,0:;", ["GPU-1"]), ("GPU-1,NVIDIA,81920,100:GPU-2,NVIDIA,81920,100:;", [None])],
-)  # fmt: skip
+    [
+        ("GPU-1,NVIDIA,4000,25:;", None),
+        ("GPU-1,NVIDIA,81920,0:;", ["GPU-1"]),
+        ("GPU-1,NVIDIA,81920,100:GPU-2,NVIDIA,81920,100:;", [None]),
+    ],
+)
 def test_what_hami_gave_a_pod_is_on_it(bring: Allocations, lake: Lake, device: str, gpus: list[str | None]) -> None:
     done = bring(pod("a", 0, 30, gpus=1, annotations={"hami.io/vgpu-devices-allocated": device}), pod("b", 0))
     assert done.dropped == ({"a share of a GPU: 25 % of its cores": 1} if gpus is None else {})
@@ -210,11 +214,15 @@ def test_a_reserved_gpu_is_that_of_the_pods_that_share_it(
 ) -> None:
     uuid = "GPU-8983c66a-23df-e63b-4c2f-afcae9ec79b3"
     done = bring(
-        reservation("g1", **{"run.ai/reserve_for_gpu_index": uuid}), reservation("g2"), reservation("g3"),
-        sharer("a", "g1", gpu_fraction="0.25"), sharer("b", "g1", gpu_fraction="0.75", end=10 + HOUR),
+        reservation("g1", **{"run.ai/reserve_for_gpu_index": uuid}),
+        reservation("g2"),
+        reservation("g3"),
+        sharer("a", "g1", gpu_fraction="0.25"),
+        sharer("b", "g1", gpu_fraction="0.75", end=10 + HOUR),
         sharer("two", "g2", "g3", gpu_fraction="0.5", gpu_fraction_num_devices="2"),
-        sharer("memory", "g2", gpu_memory="2000"), sharer("alone", "g9", gpu_fraction="0.5"),
-    )  # fmt: skip
+        sharer("memory", "g2", gpu_memory="2000"),
+        sharer("alone", "g9", gpu_fraction="0.5"),
+    )
     assert done.dropped == {
         "reservation of a GPU, which the pods that share it have": 3,
         "a share of a GPU: 2000 MiB of its memory": 1,
@@ -315,13 +323,17 @@ UUIDS = [("gpu-0", "GPU-3c0"), ("gpu-1", "GPU-3c1")]
     [
         ([resource_slice(*UUIDS)], claims(g="c"), ["GPU-3c0", "GPU-3c1"]),
         ([resource_slice(*UUIDS, basic=True)], claims(g="c"), ["GPU-3c0", "GPU-3c1"]),
-        ([resource_slice(*UUIDS, generation=2), resource_slice(("gpu-1", "GPU-old"))], claims(g="c"), ["GPU-3c0", "GPU-3c1"]),
+        (
+            [resource_slice(*UUIDS, generation=2), resource_slice(("gpu-1", "GPU-old"))],
+            claims(g="c"),
+            ["GPU-3c0", "GPU-3c1"],
+        ),
         ([resource_slice(UUIDS[0])], claims(g="c"), [None]),
         ([resource_slice(*UUIDS, driver="gpu.amd.com")], claims(g="c"), [None]),
         ([resource_slice(*UUIDS)], claims(g="c") | {"containers": pod_spec(1)["containers"]}, [None]),
     ],
     ids=["v1", "v1beta1", "the newest of a pool", "a GPU is missing", "another driver", "a GPU beside the claim"],
-)  # fmt: skip
+)
 def test_the_gpus_of_a_claim_have_the_uuids_of_their_resource_slice(
     bring: Allocations, lake: Lake, slices: list[Any], spec: dict[str, Any], gpus: list[str | None]
 ) -> None:

@@ -56,8 +56,9 @@ def test_pods_of_two_clusters_with_one_name_and_start_are_two_lines(allocations:
         write(lake, schema.ALLOCATION, [pod], host)
     listed = allocations("list", *WINDOW).rows("allocations")
     assert [(each["allocation_id"], each["hosts"], each["gpu_hours"]) for each in listed] == [
-        ("ml/t-0", ["n1@a"], 1.0), ("ml/t-0", ["n1@b"], 1.0),
-    ]  # fmt: skip
+        ("ml/t-0", ["n1@a"], 1.0),
+        ("ml/t-0", ["n1@b"], 1.0),
+    ]
 
 
 @pytest.mark.usefixtures("some")
@@ -134,7 +135,11 @@ def test_a_allocation_whose_end_is_to_come_is_counted_up_to_the_newest_sample(
     allocations: Allocations, lake: Lake
 ) -> None:
     write(lake, schema.GPU, samples("a", 0, 2 * HOUR, every_s=3600))
-    rows = [allocation("a", 0, 100 * HOUR), allocation("b", 0, HOUR / 2, allocation_id="j2"), allocation("c", 50 * HOUR, 60 * HOUR, allocation_id="j3")]  # fmt: skip
+    rows = [
+        allocation("a", 0, 100 * HOUR),
+        allocation("b", 0, HOUR / 2, allocation_id="j2"),
+        allocation("c", 50 * HOUR, 60 * HOUR, allocation_id="j3"),
+    ]
     write(lake, schema.ALLOCATION, rows)
     listed = allocations("list").rows("allocations")
     assert {each["allocation_id"]: each["gpu_hours"] for each in listed} == {"j1": 1.0, "j2": 0.5, "j3": 0.0}

@@ -96,7 +96,10 @@ def test_a_running_job_is_on_the_gpus_that_scontrol_names_and_they_stay_known_wh
     assert allocations("import", "slurm", "--live").counts == (0, 2, 0)
     commands.translate("sacct", f"{HEAD}\n{RUNS.replace('Unknown', '1795239224')}\n")
     assert allocations("import", "slurm", "--live").counts == (0, 0, 2)
-    assert [(row["gpu"], row["end"] - row["time"]) for row in stored(lake)] == [("GPU-0", 3_600_000), ("GPU-2", 3_600_000)]  # fmt: skip
+    assert [(row["gpu"], row["end"] - row["time"]) for row in stored(lake)] == [
+        ("GPU-0", 3_600_000),
+        ("GPU-2", 3_600_000),
+    ]
 
 
 def test_a_count_from_a_file_gives_way_to_the_gpus(
@@ -439,8 +442,10 @@ def test_a_real_cluster_with_limits_a_drained_host_and_a_reservation(
     allocations("import", "slurm", "--live")
     causes = load_jobs(lake).select("job", pl.col("held").list.eval(pl.element().struct.field("cause")).list.first())
     assert {job: cause for job, cause in causes.iter_rows() if job in told} == {
-        "2": "account_limit", "3": "never", "4": "never",
-    }  # fmt: skip
+        "2": "account_limit",
+        "3": "never",
+        "4": "never",
+    }
 
 
 AT = T0 // 1000
@@ -484,9 +489,11 @@ def as_json(*, nested: bool) -> str:
         return {"job_id": number, "nodes": nodes, "start_time": time, "gres_detail": details, "job_state": ["RUNNING"]}
 
     jobs = [
-        job(7, "gn[1-2]", AT, ["gpu:h100:2(IDX:0-1)"] * 2), job(8, "gn1", AT + 100, ["gpu:h100:1(IDX:3)"]),
-        job(9, "gn2", AT + 200, ["gpu:h100:1(IDX:3)"]), job(10, "", 0, []),
-    ]  # fmt: skip
+        job(7, "gn[1-2]", AT, ["gpu:h100:2(IDX:0-1)"] * 2),
+        job(8, "gn1", AT + 100, ["gpu:h100:1(IDX:3)"]),
+        job(9, "gn2", AT + 200, ["gpu:h100:1(IDX:3)"]),
+        job(10, "", 0, []),
+    ]
     return json.dumps({"jobs": jobs, "errors": []})
 
 

@@ -430,8 +430,10 @@ def test_the_true_reason_is_said(write_text: Allocations, text: str, said: str) 
     assert (done.code, said in done.err) == (1, True), done.err
 
 
-@pytest.mark.parametrize("text", [PLAIN.replace("|", ";"), PLAIN.replace("|", "\t"),
-                                  PLAIN.replace("Raw|", "Raw|JobID|").replace("7|", "|7|")])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [PLAIN.replace("|", ";"), PLAIN.replace("|", "\t"), PLAIN.replace("Raw|", "Raw|JobID|").replace("7|", "|7|")],
+)
 def test_other_separators_are_read_and_an_empty_id_is_none(write_text: Allocations, lake: Lake, text: str) -> None:
     assert write_text(text).code == 0
     assert [(row["allocation_id"], row["gpu_count"]) for row in stored(lake)] == [("7", 2)]

@@ -237,9 +237,10 @@ def test_jobs_of_clusters_are_on_the_hosts_that_exporters_name_with_the_label_of
     done = allocations("import", "slurm", file(jobs), "--scontrol", file(SHOWN_JOB, "shown.txt"))
     found = [(row["allocation_id"], row["host"], row.get("gpu"), row.get("reason")) for row in stored(lake)]
     assert found == [
-        ("a/7", "n1.domain@a", "GPU-a0", "Prolog"), ("a/7", "n1.domain@a", "GPU-a2", "Prolog"),
+        ("a/7", "n1.domain@a", "GPU-a0", "Prolog"),
+        ("a/7", "n1.domain@a", "GPU-a2", "Prolog"),
         ("b/7", "n1.domain@b", None, None),
-    ]  # fmt: skip
+    ]
     assert done.json["notes"] == []
     other = allocations("import", "slurm", file(text(of_cluster("c", "7", "ann"), head=CLUSTERS)))
     assert "the lake has no host of the cluster c, only of a, b" in other.json["notes"][0]

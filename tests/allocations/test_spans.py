@@ -136,8 +136,11 @@ def test_all_allocations_of_a_time_in_one_call() -> None:
     )
     found = allocation_spans(rows, {"h1": ["a", "b"], "h2": ["c", "d"]}, since_ms=10, until_ms=60)
     assert found.placed.select("gpu", "start", "end", "allocation_id").rows() == [
-        ("a", 10, 20, "1"), ("a", 20, 50, "1+2"), ("a", 50, 60, "2"), ("b", 20, 60, "2"),
-    ]  # fmt: skip
+        ("a", 10, 20, "1"),
+        ("a", 20, 50, "1+2"),
+        ("a", 50, 60, "2"),
+        ("b", 20, 60, "2"),
+    ]
     assert found.unplaced.rows() == [("h2", 10, 60, 1, "3", "u3", "a3", "slurm", None)]
 
 
@@ -146,8 +149,9 @@ def test_what_is_placed_later_joins_the_spans_without_naming_anybody_twice() -> 
     later = place(counted(1, 0, 100, "2"), {"h1": ["a"]}).placed.with_columns(user=pl.lit("u2"))
     found = merged_spans(known, later)
     assert found.select("start", "end", "user", "job").rows() == [
-        (0, 50, "u1+u2", "slurm:1+slurm:2"), (50, 100, "u2", "slurm:2"),
-    ]  # fmt: skip
+        (0, 50, "u1+u2", "slurm:1+slurm:2"),
+        (50, 100, "u2", "slurm:2"),
+    ]
     assert merged_spans(known, later.clear()).equals(known)
 
 

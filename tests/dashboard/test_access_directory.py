@@ -30,18 +30,21 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("name", "groups", "found"), [
-    ("ann", [], Reader("ann", PLANNER)),
-    ("bob", [], Reader("bob", VIEWER, "nlp")),
-    ("bob", ["gpu-admins"], Reader("bob", VIEWER, "nlp")),  # the person's own line takes precedence
-    ("cleo", [], Reader("cleo", ADMIN)),
-    ("dan", ["vision", "gpu-admins"], Reader("dan", ADMIN)),  # the file's order, not the provider's
-    ("dan", ["vision"], Reader("dan", VIEWER, "vision")),
-    ("Ann", [], None),
-    ("vision", [], None),
-    ("mallory", ["gpu-admins"], None),
-    ("", [], None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "groups", "found"),
+    [
+        ("ann", [], Reader("ann", PLANNER)),
+        ("bob", [], Reader("bob", VIEWER, "nlp")),
+        ("bob", ["gpu-admins"], Reader("bob", VIEWER, "nlp")),  # the person's own line takes precedence
+        ("cleo", [], Reader("cleo", ADMIN)),
+        ("dan", ["vision", "gpu-admins"], Reader("dan", ADMIN)),  # the file's order, not the provider's
+        ("dan", ["vision"], Reader("dan", VIEWER, "vision")),
+        ("Ann", [], None),
+        ("vision", [], None),
+        ("mallory", ["gpu-admins"], None),
+        ("", [], None),
+    ],
+)
 def test_who_is_who(file: Path, name: str, groups: list[str], found: Reader | None) -> None:
     assert Directory(str(file), "none").person(name, groups) == found
 
@@ -59,15 +62,18 @@ def test_without_a_kind_column_all_are_users(file: Path) -> None:
     assert Directory(str(file), "none").person("ann") == Reader("ann", VIEWER, "nlp")
 
 
-@pytest.mark.parametrize(("line", "words"), [
-    ("user,ann,viewer,", "line 9: user ann is already named in line 3"),
-    ("user,eve,boss,", "line 9: role 'boss' is none of viewer, planner, admin, none"),
-    ("robot,eve,viewer,", "line 9: kind 'robot'"),
-    ("user,,viewer,", "line 9: name is empty"),
-    ("default,eve,viewer,", "line 9: the default line has the name 'eve'"),
-    ("user,eve,viewer,a,b", "line 9: 5 cells"),
-    ("user,eve,viewer", "line 9: the line has fewer cells than others"),  # not a viewer of all teams
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("user,ann,viewer,", "line 9: user ann is already named in line 3"),
+        ("user,eve,boss,", "line 9: role 'boss' is none of viewer, planner, admin, none"),
+        ("robot,eve,viewer,", "line 9: kind 'robot'"),
+        ("user,,viewer,", "line 9: name is empty"),
+        ("default,eve,viewer,", "line 9: the default line has the name 'eve'"),
+        ("user,eve,viewer,a,b", "line 9: 5 cells"),
+        ("user,eve,viewer", "line 9: the line has fewer cells than others"),  # not a viewer of all teams
+    ],
+)
 def test_a_mistake_names_file_and_line(file: Path, line: str, words: str) -> None:
     file.write_text(f"{ROWS}{line}\n", encoding="utf-8")
     with pytest.raises(ConfigError) as caught:

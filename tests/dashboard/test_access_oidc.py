@@ -412,16 +412,19 @@ def test_cancelling_is_no_sign_in(client: FlaskClient) -> None:
     assert told(answer, "did not sign in") == (403, True)
 
 
-@pytest.mark.parametrize(("name", "value", "words"), [
-    ("oidc_issuer", "http://idp.example.org", "https://"),
-    ("oidc_client_id", "", "oidc_client_id is not"),
-    ("hosts", "", "dashboard.hosts"),
-    ("oidc_client_secret_file", "/nowhere/secret", "oidc_client_secret_file"),
-    ("oidc_ca_file", "/nowhere/ca.pem", "oidc_ca_file"),
-    ("oidc_ca_file", __file__, "no certificate"),
-    ("people", "/nowhere/people.csv", "/nowhere/people.csv"),
-    ("session_key_file", "{short}", "32 bytes"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("oidc_issuer", "http://idp.example.org", "https://"),
+        ("oidc_client_id", "", "oidc_client_id is not"),
+        ("hosts", "", "dashboard.hosts"),
+        ("oidc_client_secret_file", "/nowhere/secret", "oidc_client_secret_file"),
+        ("oidc_ca_file", "/nowhere/ca.pem", "oidc_ca_file"),
+        ("oidc_ca_file", __file__, "no certificate"),
+        ("people", "/nowhere/people.csv", "/nowhere/people.csv"),
+        ("session_key_file", "{short}", "32 bytes"),
+    ],
+)
 def test_wrong_settings_are_refused(client_of: Clients, tmp_path: Path, name: str, value: str, words: str) -> None:
     (tmp_path / "key").write_text("short")
     with pytest.raises(ConfigError, match=words):

@@ -103,13 +103,16 @@ def test_a_foreign_name_is_refused(proxied: FlaskClient, host: str, status: int)
     assert ask(proxied, "10.1.2.3", {HEADER: "ann", "Host": host}).status_code == status
 
 
-@pytest.mark.parametrize(("changes", "words"), [
-    ({"dashboard.proxies": ""}, "dashboard.proxies is not"),
-    ({"dashboard.proxy_header": ""}, "dashboard.proxy_header is not"),
-    ({"dashboard.proxies": "10.1.0.0/99"}, "neither an address nor a network"),
-    ({"dashboard.proxies": "proxy.example.org"}, "neither an address nor a network"),
-    ({"dashboard.proxy_header": "X_User"}, "not a header name"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"dashboard.proxies": ""}, "dashboard.proxies is not"),
+        ({"dashboard.proxy_header": ""}, "dashboard.proxy_header is not"),
+        ({"dashboard.proxies": "10.1.0.0/99"}, "neither an address nor a network"),
+        ({"dashboard.proxies": "proxy.example.org"}, "neither an address nor a network"),
+        ({"dashboard.proxy_header": "X_User"}, "not a header name"),
+    ],
+)
 def test_wrong_settings_are_refused(changes: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         chosen(PROXIED | changes)

@@ -122,17 +122,20 @@ def test_who_a_token_names_is_no_person(people: Path) -> None:
     assert directory.program("") is None
 
 
-@pytest.mark.parametrize(("line", "said"), [
-    ("token,x,viewer,,", "sha256 is not the SHA-256 of a token"),
-    ("token,x,viewer,,secret", "sha256 is not the SHA-256 of a token"),
-    (f"token,x,planner,,{digest('x')}", "a token only reads: give it the role viewer"),
-    (f"token,x,none,,{digest('x')}", "a token only reads"),
-    (f"token,,viewer,,{digest('x')}", "name is empty"),
-    (f"token,x,viewer,,{digest(TOKEN)}", "another line has the same token"),
-    (f"token,script,viewer,,{digest('x')}", "is already named in line 4"),
-    (f"user,x,viewer,,{digest('x')}", "only a token has a sha256"),
-    ("user,x,viewer,", "fewer cells"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("token,x,viewer,,", "sha256 is not the SHA-256 of a token"),
+        ("token,x,viewer,,secret", "sha256 is not the SHA-256 of a token"),
+        (f"token,x,planner,,{digest('x')}", "a token only reads: give it the role viewer"),
+        (f"token,x,none,,{digest('x')}", "a token only reads"),
+        (f"token,,viewer,,{digest('x')}", "name is empty"),
+        (f"token,x,viewer,,{digest(TOKEN)}", "another line has the same token"),
+        (f"token,script,viewer,,{digest('x')}", "is already named in line 4"),
+        (f"user,x,viewer,,{digest('x')}", "only a token has a sha256"),
+        ("user,x,viewer,", "fewer cells"),
+    ],
+)
 def test_a_line_that_is_wrong_is_named(people: Path, line: str, said: str) -> None:
     people.write_text(f"{ROWS}{line}\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=said) as raised:

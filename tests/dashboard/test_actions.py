@@ -218,9 +218,13 @@ def test_an_unexpected_error_is_shown_on_a_page_that_stays(
         raise ZeroDivisionError("a fault of the test's own")
 
     monkeypatch.setattr(pages.source, "look", broken)
-    answer = pages.answer("findings-chosen.data", {
-        "findings-chosen.data": [finding_id], "url.search": search,
-    })  # fmt: skip
+    answer = pages.answer(
+        "findings-chosen.data",
+        {
+            "findings-chosen.data": [finding_id],
+            "url.search": search,
+        },
+    )
     assert said in answer["sideUpdate"]["failed-action"]["children"]
     assert not answer["response"]
     assert "a fault of the test's own" not in json.dumps(answer)

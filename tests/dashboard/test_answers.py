@@ -34,8 +34,10 @@ NOW_MS = SystemClock().now_ms()
 """The pages' own clock is the system's, and links live for days."""
 
 PROXIED = {
-    "dashboard.proxy_header": "X-Forwarded-User", "dashboard.proxies": "10.1.0.0/16", "dashboard.hosts": "gpus.example.org",
-}  # fmt: skip
+    "dashboard.proxy_header": "X-Forwarded-User",
+    "dashboard.proxies": "10.1.0.0/16",
+    "dashboard.hosts": "gpus.example.org",
+}
 
 
 _IDS: dict[str, str] = {}
@@ -217,13 +219,16 @@ def other_addressee(site: Site) -> str:
 
 
 BAD = {
-    "forged": other_key, "unsigned": without_signature, "other verb": other_verb, "other addressee": other_addressee,
+    "forged": other_key,
+    "unsigned": without_signature,
+    "other verb": other_verb,
+    "other addressee": other_addressee,
     "expired": lambda site: site.links.sign(site.answer(expires_ms=NOW_MS - 1)),
     "unknown verb": lambda site: site.links.sign(site.answer(verb="delete")),
     "too long": lambda site: site.links.sign(site.answer(gpus=tuple(map(str, range(9999))))),
     "cut": lambda site: site.links.sign(site.answer())[:-1],
     "none of ours": lambda _: "x",
-}  # fmt: skip
+}
 
 
 def test_every_bad_link_gets_the_same_answer(site: Site) -> None:
@@ -332,7 +337,7 @@ def test_an_unreachable_lake_is_reported_and_no_answer_is_confirmed(site: Site) 
         ({"dashboard.address": "https://x/?a=b", "dashboard.link_key_file": "/k"}, "cannot be linked to"),
         ({"dashboard.address": SITE, "dashboard.link_key_file": "/nowhere/k"}, "cannot read dashboard.link_key_file"),
     ],
-)  # fmt: skip
+)
 def test_wrong_settings_are_refused(settings: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         AnswerLinks.of(config.load(settings, None, {}))

@@ -195,8 +195,9 @@ def test_a_cursor_is_of_one_question_and_one_version_of_the_lake(held: Held) -> 
         f"gpus{ALL}&cursor={cursor}",
     ):
         assert refused(pages, other) == (
-            400, "This cursor belongs to another request. take `next` of the previous answer and keep the other parameters, or leave the cursor out",
-        )  # fmt: skip
+            400,
+            "This cursor belongs to another request. take `next` of the previous answer and keep the other parameters, or leave the cursor out",
+        )
     assert refused(held.pages(VIEW_ALPHA), f"{FINDINGS}&cursor={cursor}")[0] == 400
     pages.press("ack", held.finding("a").finding_id)
     status, said = refused(pages, f"{FINDINGS}&limit=1&cursor={cursor}")

@@ -158,9 +158,14 @@ def test_no_value_that_is_sent_to_a_callback_is_a_fault_of_the_pages(
             continue
         for odd in (*known["inputs"], *known["state"]):
             body = {
-                "output": output, "outputs": split_callback_id(output), "changedPropIds": [_prop_id(odd)],
-                **{part: [_sent(each, wrong if each is odd else None) for each in known[part]] for part in ("inputs", "state")},
-            }  # fmt: skip
+                "output": output,
+                "outputs": split_callback_id(output),
+                "changedPropIds": [_prop_id(odd)],
+                **{
+                    part: [_sent(each, wrong if each is odd else None) for each in known[part]]
+                    for part in ("inputs", "state")
+                },
+            }
             answer = client.post(CALLBACK, json=body, headers=FROM_HERE)
             assert answer.status_code in (200, 204), (output, odd)
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

@@ -502,9 +502,12 @@ COMMANDS = [
     *(("report", "--week", "2026-W46", "--format", name) for name in ("text", "md", "html", "json", "csv")),
     ("report", "--week", "2026-W46", "--compare", "before", "--format", "json"),
     *(("recommendations", *form) for form in ((), ("--json",), ("--csv",))),
-    *(("ledger", "--by", name, "--csv") for name in ("pool", "team", "organisation", "model", "host", "user", "account", "day")),
+    *(
+        ("ledger", "--by", name, "--csv")
+        for name in ("pool", "team", "organisation", "model", "host", "user", "account", "day")
+    ),
     *(("ledger", *form) for form in ((), ("--json",))),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("scope", SCOPES, ids=" ".join)

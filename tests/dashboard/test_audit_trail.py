@@ -167,8 +167,10 @@ def test_what_was_left_out_is_counted_in_the_log(held: Held, tmp_path: Path, mon
     clock.sleep(60)
     page(pages.client, "/settings", "?span=all")
     assert [(each["who"], each["did"][:16]) for each in lines(tmp_path / "audit")] == [
-        ("pia", "refused the page"), (None, "2 more were refu"), ("pia", "refused the page"),
-    ]  # fmt: skip
+        ("pia", "refused the page"),
+        (None, "2 more were refu"),
+        ("pia", "refused the page"),
+    ]
 
 
 def test_strangers_take_no_line_from_people_and_standard_error_has_an_end_too(
@@ -234,20 +236,23 @@ def test_a_line_each_and_no_name_makes_two_of_one() -> None:
     assert all(each.startswith("    ") and each.isprintable() for each in traceback)
 
 
-@pytest.mark.parametrize(("who", "said"), [
-    (Actor("ann"), "person ann: did it"),
-    (Actor("ann@example.org"), "person ann@example.org: did it"),
-    (Actor("EXAMPLE\\ann"), "person EXAMPLE\\ann: did it"),
-    (Actor("boss: signed in as admin"), 'person "boss: signed in as admin": did it'),
-    (Actor("anonymous at 10.0.0.1"), "person anonymous at 10.0.0.1: did it"),
-    (Actor("token prometheus"), "person token prometheus: did it"),
-    (Actor("prometheus", TOKEN), "token prometheus: did it"),
-    (Actor("everybody"), "person everybody: did it"),
-    (Actor("everybody", ANONYMOUS), "anonymous everybody: did it"),
-    (Actor("ann@example.org", LINK), "link ann@example.org: did it"),
-    (Actor('"boss": signed in'), 'person "\\"boss\\": signed in": did it'),
-    (Actor(""), 'person "": did it'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("who", "said"),
+    [
+        (Actor("ann"), "person ann: did it"),
+        (Actor("ann@example.org"), "person ann@example.org: did it"),
+        (Actor("EXAMPLE\\ann"), "person EXAMPLE\\ann: did it"),
+        (Actor("boss: signed in as admin"), 'person "boss: signed in as admin": did it'),
+        (Actor("anonymous at 10.0.0.1"), "person anonymous at 10.0.0.1: did it"),
+        (Actor("token prometheus"), "person token prometheus: did it"),
+        (Actor("prometheus", TOKEN), "token prometheus: did it"),
+        (Actor("everybody"), "person everybody: did it"),
+        (Actor("everybody", ANONYMOUS), "anonymous everybody: did it"),
+        (Actor("ann@example.org", LINK), "link ann@example.org: did it"),
+        (Actor('"boss": signed in'), 'person "\\"boss\\": signed in": did it'),
+        (Actor(""), 'person "": did it'),
+    ],
+)
 def test_a_name_does_not_pass_for_what_an_actor_did(who: Actor, said: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "dashboard.access.audit"):
         audit(who, "did it", ACTION)

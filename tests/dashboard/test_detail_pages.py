@@ -53,11 +53,16 @@ def rows_of(lake: Lake, gpu: str) -> pl.DataFrame:
     return stored(lake, "gpu").filter(pl.col("gpu") == gpu).with_columns(pl.col("time").dt.epoch("ms")).sort("time")
 
 
-@pytest.mark.parametrize(("page", "name", "said"), [
-    (gpu_page, "GPU-nowhere", "No data of the GPU GPU-nowhere"), (gpu_page, "", "No GPU is named"),
-    (host_page, "nowhere", "No data of the host nowhere"), (host_page, "", "No host is named"),
-    (gpu_page, "%3Cb%3Ex%3C/b%3E", "<b>x</b>"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("page", "name", "said"),
+    [
+        (gpu_page, "GPU-nowhere", "No data of the GPU GPU-nowhere"),
+        (gpu_page, "", "No GPU is named"),
+        (host_page, "nowhere", "No data of the host nowhere"),
+        (host_page, "", "No host is named"),
+        (gpu_page, "%3Cb%3Ex%3C/b%3E", "<b>x</b>"),
+    ],
+)
 def test_an_unknown_or_missing_subject_is_reported(teams: Site, page: Any, name: str, said: str) -> None:
     assert said in words(page(teams, name))
 

@@ -121,8 +121,12 @@ def test_what_a_spreadsheet_would_run_is_text(held: Held) -> None:
 
 
 def test_texts_alone_get_an_apostrophe() -> None:
-    table = pl.DataFrame({"text": ["=1", "+1", "-1", "@x", "\tx", "\rx", "\n=x", "\uff1d1", "a=1", None, ""],
-                          "number": [-1.5, -2.0, 0.0, None, 1, 1, 1, 1, 1, 1, 1]})  # fmt: skip
+    table = pl.DataFrame(
+        {
+            "text": ["=1", "+1", "-1", "@x", "\tx", "\rx", "\n=x", "\uff1d1", "a=1", None, ""],
+            "number": [-1.5, -2.0, 0.0, None, 1, 1, 1, 1, 1, 1, 1],
+        }
+    )
     rows = list(csv.reader(io.StringIO(as_csv(table).decode(), newline="")))[1:]
     assert [row[0][:1] for row in rows] == ["'"] * 5 + ["\\"] + ["'"] * 2 + ["a", "", ""]
     assert [row[1] for row in rows[:4]] == ["-1.5", "-2.0", "0.0", ""]
@@ -137,9 +141,14 @@ def test_an_empty_table_keeps_its_columns_and_their_types(held: Held) -> None:
     assert as_csv(table).decode().count("\n") == 1
 
 
-@pytest.mark.parametrize(("path", "status"), [
-    ("/export/secrets.csv", 404), ("/export/findings.xlsx", 404), ("/export/findings.csv?span=never", 409),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/export/secrets.csv", 404),
+        ("/export/findings.xlsx", 404),
+        ("/export/findings.csv?span=never", 409),
+    ],
+)
 def test_what_there_is_not(held: Held, path: str, status: int) -> None:
     assert held.pages().client.get(path).status_code == status
 

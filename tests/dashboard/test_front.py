@@ -80,11 +80,14 @@ def test_slow_clients_take_no_thread(kind: str) -> None:
         assert answer(address, "healthz") == b"a page"  # by the application, on a thread of its own
 
 
-@pytest.mark.parametrize(("limits", "sent"), [
-    ({"header_s": 0.1}, b"GET / HTTP/1.1\r\nHost: x\r\n"),
-    ({"request_s": 0.1}, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"),
-    ({"idle_s": 0.1}, b""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("limits", "sent"),
+    [
+        ({"header_s": 0.1}, b"GET / HTTP/1.1\r\nHost: x\r\n"),
+        ({"request_s": 0.1}, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"),
+        ({"idle_s": 0.1}, b""),
+    ],
+)
 def test_a_connection_that_stands_still_is_closed(limits: dict[str, float], sent: bytes) -> None:
     with front(**limits) as address, connected(address, sent) as connection:
         assert connection.recv(100) == b""
@@ -243,10 +246,13 @@ def test_the_time_to_take_an_answer_begins_with_the_answer(
     assert not caplog.messages
 
 
-@pytest.mark.parametrize(("limits", "why"), [
-    ({"unread_s": 30}, "the client read nothing for 30 s"),
-    ({"unread_s": 3600, "answer_s": 30}, "the client took longer than 30 s"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ({"unread_s": 30}, "the client read nothing for 30 s"),
+        ({"unread_s": 3600, "answer_s": 30}, "the client took longer than 30 s"),
+    ],
+)
 def test_an_answer_that_is_dropped_is_in_the_log_without_what_entitles(
     unread: Callable[..., Unread], caplog: pytest.LogCaptureFixture, limits: dict[str, float], why: str
 ) -> None:
@@ -284,9 +290,10 @@ def test_answers_that_end_with_the_process_or_for_others_are_in_the_log(
 
 def test_connections_without_an_answer_go_without_a_line(caplog: pytest.LogCaptureFixture) -> None:
     with (
-        front(idle_s=0.1, header_s=0.1) as address, connected(address) as idle,
+        front(idle_s=0.1, header_s=0.1) as address,
+        connected(address) as idle,
         connected(address, b"GET / HTTP/1.1\r\n") as half,
-    ):  # fmt: skip
+    ):
         assert idle.recv(100) == half.recv(100) == b""
     assert not caplog.messages
 
@@ -372,12 +379,15 @@ def test_an_end_answers_those_who_are_waiting() -> None:
         assert idle.recv(100) == b""
 
 
-@pytest.mark.parametrize("sent", [
-    b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n",
-    b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\r\nContent-Length: 0\r\n\r\n",
-    b"POST / HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\r\nContent-Length: 0\r\n\r\n",
+        b"POST / HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ],
+)
 def test_a_request_of_two_lengths_is_refused_and_its_connection_closed(sent: bytes) -> None:
     hidden = b"GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n"
     with front() as address, connected(address, sent + hidden) as connection, connection.makefile("rb") as found:

@@ -163,7 +163,11 @@ def test_what_is_no_request_is_refused(reading: Pages, body: str, code: int) -> 
 
 def test_methods_and_tools_that_there_are_not(reading: Pages) -> None:
     pages = reading
-    for name, params, code in (("prompts/list", None, -32601), ("tools/call", {"name": "rm"}, -32602), ("tools/call", {}, -32602)):  # fmt: skip
+    for name, params, code in (
+        ("prompts/list", None, -32601),
+        ("tools/call", {"name": "rm"}, -32602),
+        ("tools/call", {}, -32602),
+    ):
         found = send(pages, name, params)
         assert (found.status_code, found.get_json()["error"]["code"]) == (200, code)
     unknown = newest(pages, "prompts/list", {})

@@ -218,10 +218,14 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dashboard.memory.release_unused_memory", lambda: None)
 
 
-@pytest.mark.parametrize(("path", "search"), [
-    ("/timeline", "?span=24h&start=2025-11-19T0{}:00Z"), ("/quality", "?span=24h&zone=Etc/GMT%2B{}"),
-    ("/report/download/json", "?span=24h&zone=Etc/GMT%2B{}"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("path", "search"),
+    [
+        ("/timeline", "?span=24h&start=2025-11-19T0{}:00Z"),
+        ("/quality", "?span=24h&zone=Etc/GMT%2B{}"),
+        ("/report/download/json", "?span=24h&zone=Etc/GMT%2B{}"),
+    ],
+)
 def test_what_is_made_of_one_window_stays_within_the_budget_too(fleet_lake: Lake, path: str, search: str) -> None:
     """Each view and each page counts as one."""
 

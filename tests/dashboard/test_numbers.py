@@ -143,11 +143,12 @@ def figures(site: NumbersSite, asked: Question) -> dict[str, tuple[str, list[str
         ]
 
     found = {
-        "Busy": tile("active"), "unused": tile(*UNUSED),
+        "Busy": tile("active"),
+        "unused": tile(*UNUSED),
         **{state_label(state): tile(state) for state in (*UNUSED, "unavailable")},
         "paid": (f"{paid:,.0f}", [money(paid, "USD"), f"{written(spent.total_ms)} GPU-hours"]),
         "observed": (percent(seen["share"]), [f"{written(ms(seen['observed_gpu_hours']))} GPU-hours"]),
-    }  # fmt: skip
+    }
     of_no_user = {state_label(state) for state in ("free", "unavailable")} if asked.is_personal else ()
     return {name: tile for name, tile in found.items() if name not in of_no_user}
 

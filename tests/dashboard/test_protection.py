@@ -103,24 +103,27 @@ def test_scripts_are_asked_for_again_and_not_sent_again(client: FlaskClient, pat
         assert (again.status_code, again.data) == (304, b"")
 
 
-@pytest.mark.parametrize(("headers", "status"), [
-    ({"Origin": "http://localhost"}, 200),
-    ({"Origin": "https://localhost"}, 200),  # TLS ends at a proxy
-    ({"Sec-Fetch-Site": "same-origin"}, 200),
-    ({"Sec-Fetch-Site": "same-origin", "Origin": "https://gpus.example.org"}, 200),  # a proxy has changed Host
-    ({}, 403),
-    ({"Origin": ""}, 403),
-    ({"Origin": "null"}, 403),
-    ({"Origin": "http://evil.example"}, 403),
-    ({"Origin": "http://localhost:81"}, 403),
-    ({"Origin": "http://localhost.evil.example"}, 403),
-    ({"Origin": "http://localhost@evil.example"}, 403),
-    ({"Origin": "http://["}, 403),
-    ({"Sec-Fetch-Site": "same-site", "Origin": "http://localhost"}, 403),
-    ({"Sec-Fetch-Site": "cross-site"}, 403),
-    ({"Sec-Fetch-Site": "none"}, 403),
-    ({"Referer": "http://localhost/"}, 403),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "http://localhost"}, 200),
+        ({"Origin": "https://localhost"}, 200),  # TLS ends at a proxy
+        ({"Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "https://gpus.example.org"}, 200),  # a proxy has changed Host
+        ({}, 403),
+        ({"Origin": ""}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "http://localhost:81"}, 403),
+        ({"Origin": "http://localhost.evil.example"}, 403),
+        ({"Origin": "http://localhost@evil.example"}, 403),
+        ({"Origin": "http://["}, 403),
+        ({"Sec-Fetch-Site": "same-site", "Origin": "http://localhost"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "none"}, 403),
+        ({"Referer": "http://localhost/"}, 403),
+    ],
+)
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 def test_only_these_pages_write(client: FlaskClient, method: str, headers: dict[str, str], status: int) -> None:
     answer = client.open("/_dash-update-component", method=method, json={}, headers=headers)
@@ -184,11 +187,14 @@ def test_those_who_do_not_sign_in_are_stopped_and_those_who_have_are_not(fleet_l
     assert client.get("/", headers={"X-Forwarded-User": "ann"}).status_code == 200
 
 
-@pytest.mark.parametrize(("method", "path", "address"), [
-    ("POST", "/_dash-update-component", "127.0.0.1"),  # from nowhere
-    ("GET", "/answer/x", "127.0.0.1"),
-    ("GET", "/", "10.0.0.9"),  # not by the proxy
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("method", "path", "address"),
+    [
+        ("POST", "/_dash-update-component", "127.0.0.1"),  # from nowhere
+        ("GET", "/answer/x", "127.0.0.1"),
+        ("GET", "/", "10.0.0.9"),  # not by the proxy
+    ],
+)
 def test_a_strangers_refusals_and_lines_of_the_log_are_limited(
     fleet_lake: Lake, caplog: pytest.LogCaptureFixture, method: str, path: str, address: str
 ) -> None:

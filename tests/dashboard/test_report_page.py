@@ -113,11 +113,13 @@ def test_where_the_lake_lies_is_in_no_report_for_who_is_no_admin(site: Site, pat
 @pytest.mark.parametrize(
     ("path", "status", "said"),
     [
-        ("/report/download/docx", 404, "no such format"), ("/report/download/json?start=yesterday", 409, "is not a week"),
-        ("/report/preview?start=yesterday", 409, "is not a week"), ("/report/preview?pool=nowhere", 409, "nothing in this window"),
+        ("/report/download/docx", 404, "no such format"),
+        ("/report/download/json?start=yesterday", 409, "is not a week"),
+        ("/report/preview?start=yesterday", 409, "is not a week"),
+        ("/report/preview?pool=nowhere", 409, "nothing in this window"),
         ("/report/preview?lang=xx", 409, "is not a language"),
     ],
-)  # fmt: skip
+)
 def test_an_edition_that_cannot_be_made_is_a_sentence(site: Site, path: str, status: int, said: str) -> None:
     answer = site.client().get(path)
     assert (answer.status_code, answer.mimetype) == (status, "text/plain")
@@ -231,9 +233,10 @@ def test_who_may_only_read_sends_nothing(sender: Site, number: int) -> None:
     ("targets", "said"),
     [
         (["mailto:me@evil.example"], "report.to does not name mailto:me@evil.example"),
-        (["/etc"], "report.to does not name /etc"), ([], "no target is chosen"),
+        (["/etc"], "report.to does not name /etc"),
+        ([], "no target is chosen"),
     ],
-)  # fmt: skip
+)
 def test_no_other_target_is_sent_to(sender: Site, targets: list[str], said: str) -> None:
     told = sending(sender, Reader("bob", PLANNER), {"search": SEARCH, "targets": targets})
     assert said in text(told)

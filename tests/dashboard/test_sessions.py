@@ -137,9 +137,13 @@ def test_an_admin_ends_all_sessions_of_one_person(
     assert ended == [(os_user(), f"ended {number} sign-ins of ann by command") for number in (2, 0)]
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("", "dashboard.state is not set"), ('state = "{folder}/nowhere"', "no sign-ins are kept in"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "dashboard.state is not set"),
+        ('state = "{folder}/nowhere"', "no sign-ins are kept in"),
+    ],
+)
 def test_a_command_that_cannot_reach_the_sessions_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
 ) -> None:
@@ -328,8 +332,9 @@ def test_readers_can_read_with_a_full_disk(browser: FlaskClient, clock: Hands, n
 def test_the_store_is_private_and_holds_no_key_to_a_session(browser: FlaskClient, tmp_path: Path) -> None:
     state = tmp_path / "state"
     assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in (state, *state.iterdir())} == {
-        "state": 0o700, FILE: 0o600,
-    }  # fmt: skip
+        "state": 0o700,
+        FILE: 0o600,
+    }
     [session] = SessionStore(state).sessions(0)
     kept = (state / FILE).read_bytes()
     assert session.digest.encode() in kept
@@ -337,9 +342,14 @@ def test_the_store_is_private_and_holds_no_key_to_a_session(browser: FlaskClient
     assert not any(each.encode() in kept for each in cookie(browser).split(".") if len(each) > 20)
 
 
-@pytest.mark.parametrize(("name", "words"), [
-    ("file", "cannot be used: File exists"), ("gone/state", "cannot be used: No such file"), ("open", "every user may write"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("file", "cannot be used: File exists"),
+        ("gone/state", "cannot be used: No such file"),
+        ("open", "every user may write"),
+    ],
+)
 def test_a_folder_that_cannot_keep_sessions_is_refused_at_the_start(
     settings: dict[str, str], tmp_path: Path, name: str, words: str
 ) -> None:

@@ -198,8 +198,9 @@ def test_replicas_of_two_clusters_do_not_stand_in_for_each_other() -> None:
             fleet.serving(gpu, kv_cache_used_ratio=0.1, **TRAFFIC)
     told = found("light_traffic", fleet)
     assert [(each.host, each.evidence.numbers["replicas"], len(each.gpus)) for each in told] == [
-        ("h1@east", 3, 1), ("h1@west", 3, 1),
-    ]  # fmt: skip
+        ("h1@east", 3, 1),
+        ("h1@west", 3, 1),
+    ]
     assert len({each.finding_id for each in told}) == 2
 
 

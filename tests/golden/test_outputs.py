@@ -15,7 +15,5 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("make", [pytest.param(demo, marks=pytest.mark.long), small])
 def test_commands_print_what_they_printed(make: Callable[[Path], int], tmp_path: Path) -> None:
-    changed = [
-        name for name, text in outputs(tmp_path, make(tmp_path)) if text != kept(f"{make.__name__}-{name}")
-    ]  # fmt: skip
+    changed = [name for name, text in outputs(tmp_path, make(tmp_path)) if text != kept(f"{make.__name__}-{name}")]
     assert not changed, f"{changed}: look with `python -m tests.golden.outputs DIR`"

@@ -209,11 +209,15 @@ DMON = "#Date       Time        gpu    pwr     sm     fb\n#YYYYMMDD   HH:MM:SS  
     f" 20261120   10:00:{tick:02}      {gpu}    14{tick}    {tick}   3953\n" for tick in range(20) for gpu in range(2)
 )
 XML = "".join(
-    f'<?xml version="1.0" ?><nvidia_smi_log><timestamp>Fri Nov 20 10:00:{tick:02} 2026</timestamp>' + "".join(
+    f'<?xml version="1.0" ?><nvidia_smi_log><timestamp>Fri Nov 20 10:00:{tick:02} 2026</timestamp>'
+    + "".join(
         f"<gpu id='00:0{gpu}'><uuid>GPU-{gpu}</uuid><utilization><gpu_util>{tick} %</gpu_util></utilization><processes><process_info><pid>{tick + 1}</pid>"
-        "<type>C</type><process_name>python</process_name><used_memory>9 MiB</used_memory></process_info></processes></gpu>" for gpu in range(2)
-    ) + "</nvidia_smi_log>\n" for tick in range(20)
-)  # fmt: skip
+        "<type>C</type><process_name>python</process_name><used_memory>9 MiB</used_memory></process_info></processes></gpu>"
+        for gpu in range(2)
+    )
+    + "</nvidia_smi_log>\n"
+    for tick in range(20)
+)
 GPUSTAT = "".join(
     json.dumps({"hostname": "h", "query_time": f"2026-11-20T10:00:{tick:02}", "gpus": [
         {"index": gpu, "uuid": f"GPU-{gpu}", "utilization.gpu": tick, "memory.used": 3953, "processes": [
@@ -221,10 +225,14 @@ GPUSTAT = "".join(
         ]} for gpu in range(2)
     ]}) + "\n" for tick in range(20)
 )  # fmt: skip
-PMON = "#Date        Time         gpu         pid   type     sm     fb    command\n#YYYYMMDD    HH:MM:SS     Idx           #    C/G      %     MB    name\n" + "".join(
-    f" 20261120    10:00:{tick:02}       {gpu}       {tick + 7}      C      5   3900    python\n 20261120    10:00:{tick:02}       2          -      -      -      -    -\n"
-    for tick in range(20) for gpu in range(2)
-)  # fmt: skip
+PMON = (
+    "#Date        Time         gpu         pid   type     sm     fb    command\n#YYYYMMDD    HH:MM:SS     Idx           #    C/G      %     MB    name\n"
+    + "".join(
+        f" 20261120    10:00:{tick:02}       {gpu}       {tick + 7}      C      5   3900    python\n 20261120    10:00:{tick:02}       2          -      -      -      -    -\n"
+        for tick in range(20)
+        for gpu in range(2)
+    )
+)
 APPS = "timestamp, gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n" + "".join(
     f"{at(tick)}, GPU-{gpu}, {tick + 7}, /usr/bin/python3, 3900 MiB\n" for tick in range(20) for gpu in range(2)
 )
@@ -243,9 +251,14 @@ NVITOP_CSV = (
     + "".join(f"{NOON + tick},{tick},{tick},9\n" for tick in range(1, 20))
 )
 DAMAGE = st.lists(
-    st.tuples(st.integers(0, 2000), st.integers(0, 60), st.sampled_from(["", "\n", ", ", "\x00", "{", "]", "</gpu>", "#Time gpu\n", "x 7"])),
-    min_size=1, max_size=4,
-)  # fmt: skip
+    st.tuples(
+        st.integers(0, 2000),
+        st.integers(0, 60),
+        st.sampled_from(["", "\n", ", ", "\x00", "{", "]", "</gpu>", "#Time gpu\n", "x 7"]),
+    ),
+    min_size=1,
+    max_size=4,
+)
 
 
 FORMATS = {

@@ -88,8 +88,12 @@ def test_a_list_of_hosts_counts_as_what_it_names_and_may_be_none(tmp_path: Path)
 
 
 def test_jobs_of_sacct_are_read_one_by_one_and_what_is_around_them_is_checked(tmp_path: Path) -> None:
-    job = {"state": {"current": "RUNNING"}, "time": {"start": NOON, "end": 0}, "nodes": "n1",
-           "tres": {"allocated": [{"type": "gres", "name": "gpu", "count": 8}]}}  # fmt: skip
+    job = {
+        "state": {"current": "RUNNING"},
+        "time": {"start": NOON, "end": 0},
+        "nodes": "n1",
+        "tres": {"allocated": [{"type": "gres", "name": "gpu", "count": 8}]},
+    }
     whole = json.dumps({"meta": {"a": [1]}, "jobs": [job | {"job_id": each} for each in range(9)], "errors": []})
     for text in (whole[:-3], whole.replace("RUNNING", '"RUN"', 1)):
         done = slurm(tmp_path, text, **SMALL)

@@ -178,11 +178,15 @@ def test_windows_bytes_gzip_and_several_files(smi: Run, place: str) -> None:
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ("", 1), ("index, utilization.gpu [%]\n0, 5 %\n", 1), ("timestamp, index, utilization.gpu [%]\n", 1),
-        ("timestamp, index\nnonsense\n", 1), ("some, other, csv\n1, 2, 3\n", 2), ("PAR1xxxx", 1),
+        ("", 1),
+        ("index, utilization.gpu [%]\n0, 5 %\n", 1),
+        ("timestamp, index, utilization.gpu [%]\n", 1),
+        ("timestamp, index\nnonsense\n", 1),
+        ("some, other, csv\n1, 2, 3\n", 2),
+        ("PAR1xxxx", 1),
         ("No devices were found\n", 2),
     ],
-)  # fmt: skip
+)
 def test_a_useless_file_is_named_and_nothing_is_written(smi: Run, text: str, code: int) -> None:
     good = f"timestamp, index, utilization.gpu [%]\n{at(0)}, 0, 5 %\n{at(10)}, 0, 5 %\n"
     smi(good, text).refused("1.csv", code=code)
@@ -219,9 +223,13 @@ WHOLE = "".join(
     for day in (START, START + timedelta(days=1))
 ).encode()
 DAMAGE = st.lists(
-    st.tuples(st.integers(0, len(WHOLE)), st.integers(0, 40), st.binary(max_size=12) | st.sampled_from([b"\x00" * 9, b"\n", b", "])),
+    st.tuples(
+        st.integers(0, len(WHOLE)),
+        st.integers(0, 40),
+        st.binary(max_size=12) | st.sampled_from([b"\x00" * 9, b"\n", b", "]),
+    ),
     max_size=4,
-)  # fmt: skip
+)
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -241,11 +249,15 @@ def test_damage_never_ends_in_a_traceback_or_an_impossible_value(tmp_path: Path,
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 PRINTED = {
-    "timestamp": ("timestamp", "{time}"), "index": ("index", "0"), "name": ("name", "NVIDIA H100 80GB HBM3"),
-    "uuid": ("uuid", "GPU-7d0c64a1-0000-4000-8000-000000000001"), "memory.total": ("memory.total [MiB]", "81559 MiB"),
-    "memory.used": ("memory.used [MiB]", "20480 MiB"), "utilization.gpu": ("utilization.gpu [%]", "{percent} %"),
+    "timestamp": ("timestamp", "{time}"),
+    "index": ("index", "0"),
+    "name": ("name", "NVIDIA H100 80GB HBM3"),
+    "uuid": ("uuid", "GPU-7d0c64a1-0000-4000-8000-000000000001"),
+    "memory.total": ("memory.total [MiB]", "81559 MiB"),
+    "memory.used": ("memory.used [MiB]", "20480 MiB"),
+    "utilization.gpu": ("utilization.gpu [%]", "{percent} %"),
     "power.draw": ("power.draw [W]", "400.00 W"),
-}  # fmt: skip
+}
 """What the driver prints for each field with --format=csv: the header and a value."""
 
 
@@ -300,8 +312,10 @@ def test_of_several_columns_for_one_quantity_the_first_with_a_value_counts(smi: 
 
 
 def test_names_of_a_gpu_come_from_the_first_column_that_has_them(smi: Run, place: str) -> None:
-    smi(f"timestamp, gpu_uuid, uuid, gpu_name, name, utilization.gpu [%]\n{at(0)}, [N/A], GPU-a, [N/A], NVIDIA A10, 5 %\n",
-        flags=("--interval", "10s"))  # fmt: skip
+    smi(
+        f"timestamp, gpu_uuid, uuid, gpu_name, name, utilization.gpu [%]\n{at(0)}, [N/A], GPU-a, [N/A], NVIDIA A10, 5 %\n",
+        flags=("--interval", "10s"),
+    )
     assert query(place, "select gpu, model from lake", "device") == [("GPU-a", "NVIDIA A10")]
 
 

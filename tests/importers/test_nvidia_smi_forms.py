@@ -104,9 +104,10 @@ def test_concatenated_documents(smi: Run, place: str, power: str) -> None:
         ("GPU-1", "10:00:10", None, 7, 2**30, 551 * 2**20, 345.67, 45, None, 1975, 2619),
     ]
     assert query(
-        place, "select gpu, gpu_index, model, mem_total_bytes, power_limit_w, pci_bus_id, driver_version from lake order by 1",
+        place,
+        "select gpu, gpu_index, model, mem_total_bytes, power_limit_w, pci_bus_id, driver_version from lake order by 1",
         "device",
-    )[1] == ("GPU-1", 1, "NVIDIA H100, 80GB", 81_559 * 2**20, 700, "00000000:04:00.0", "550.54.15")  # fmt: skip
+    )[1] == ("GPU-1", 1, "NVIDIA H100, 80GB", 81_559 * 2**20, 700, "00000000:04:00.0", "550.54.15")
 
 
 def power(**places: str) -> str:

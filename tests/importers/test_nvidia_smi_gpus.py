@@ -75,8 +75,13 @@ def test_an_index_takes_the_uuid_that_other_lines_give_it(smi: Run, place: str) 
         f"timestamp, index, utilization.gpu [%]\n{at(20)}, 0, 5 %\n{at(20)}, 2, 6 %\n"
     )
     assert query(place, "select gpu, gpu_util_pct from lake order by 2") == [
-        ("GPU-a", 1), ("GPU-b", 2), ("GPU-c", 3), ("GPU-d", 4), ("GPU-a", 5), ("gn001/2", 6),
-    ]  # fmt: skip
+        ("GPU-a", 1),
+        ("GPU-b", 2),
+        ("GPU-c", 3),
+        ("GPU-d", 4),
+        ("GPU-a", 5),
+        ("gn001/2", 6),
+    ]
 
 
 def test_chunks_are_seamless(smi: Run, place: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,8 +64,12 @@ def test_a_recorded_collector(fallow_import: Run, place: str, kind: str, util: l
     assert query(
         place, "select distinct mem_used_bytes // 1048576, power_w, temperature_c, util_source from lake order by 1"
     ) == [(0, 70, 35, "import"), (9216, 70, 35, "import"), (20_480, 400, 35, "import"), (30_720, 70, 35, "import")]
-    assert query(place, "select distinct gpu_index, mem_total_bytes // 1048576, power_limit_w from lake order by 1", "device")[1] == (1, 81_920, 700)  # fmt: skip
-    assert query(place, "select distinct pid, user, mem_used_bytes // 1048576 from lake where gpu = 'gn001/1'", "process") == [(17_719, None, 9_216)]  # fmt: skip
+    assert query(
+        place, "select distinct gpu_index, mem_total_bytes // 1048576, power_limit_w from lake order by 1", "device"
+    )[1] == (1, 81_920, 700)
+    assert query(
+        place, "select distinct pid, user, mem_used_bytes // 1048576 from lake where gpu = 'gn001/1'", "process"
+    ) == [(17_719, None, 9_216)]
 
 
 def test_csv_of_a_data_frame_is_the_same(fallow_import: Run, tmp_path: Path) -> None:

@@ -83,9 +83,16 @@ def test_a_recorded_gpustat_names_its_processes(fallow_import: Run, place: str) 
 def test_what_gpustat_may_not_see_is_unknown(gpustat: Run, place: str) -> None:
     listed = [process(7, "?", None, "?"), process("eight"), 9]
     done = gpustat([[gpu(0, listed), gpu(1, None), gpu(2, []), gpu(3, ["odd"])]] * 2)
-    assert query(place, COUNTS) == [("GPU-0", [1, 1]), ("GPU-1", [None, None]), ("GPU-2", [0, 0]), ("GPU-3", [None, None])]  # fmt: skip
+    assert query(place, COUNTS) == [
+        ("GPU-0", [1, 1]),
+        ("GPU-1", [None, None]),
+        ("GPU-2", [0, 0]),
+        ("GPU-3", [None, None]),
+    ]
     assert done.nulled()["processes", "a process without an id"] == 6
-    assert query(place, "select distinct pid, user, command, mem_used_bytes from lake", "process") == [(7, None, None, None)]  # fmt: skip
+    assert query(place, "select distinct pid, user, command, mem_used_bytes from lake", "process") == [
+        (7, None, None, None)
+    ]
 
 
 def test_processes_of_xml_documents(smi: Run, place: str) -> None:

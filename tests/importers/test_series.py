@@ -34,13 +34,16 @@ def test_files_are_joined_and_nothing_is_lost_for_lack_of_a_partner(
         f"1 rows are in {memory} only",
         "3 GPU ids are not UUIDs: stored as pod/1/ID, separate from those of other hosts",
     ]
-    assert query(place, "select gpu, epoch(time)::bigint, gpu_util_pct, mem_used_bytes, interval_ms, offset_ms, "
-                 "health, util_source, host from lake order by all") == [
+    assert query(
+        place,
+        "select gpu, epoch(time)::bigint, gpu_util_pct, mem_used_bytes, interval_ms, offset_ms, "
+        "health, util_source, host from lake order by all",
+    ) == [
         ("pod/1/a", NOON, 50, 2**34 + 1, 10_000, 0, "ok", "import", "pod/1"),
         ("pod/1/a", NOON + 10, 60, None, 10_000, 0, "ok", "import", "pod/1"),
         ("pod/1/b", NOON, 0, None, 10_000, 0, "ok", "import", "pod/1"),
         ("pod/1/c", NOON, None, 7 * 2**20, 10_000, 0, "ok", "import", "pod/1"),
-    ]  # fmt: skip
+    ]
     assert query(place, "select gpu, model, mem_total_bytes, source from lake order by all", "device") == [
         (f"pod/1/{gpu}", "NVIDIA A10", 24 * 2**30, "import") for gpu in "abc"
     ]
@@ -62,11 +65,14 @@ def test_a_time_is_read_as_it_is_written(one: Run, place: str, written: str) -> 
 @pytest.mark.parametrize(
     "times",
     [
-        pl.Series([NOON]), pl.Series([NOON * 1000.0]), pl.Series([datetime(2026, 11, 20, 12, tzinfo=UTC)]),
-        pl.Series([datetime(2026, 11, 20, 12)]), pl.Series([datetime(2026, 11, 20, 12)]).cast(pl.Datetime("ns")),  # noqa: DTZ001
+        pl.Series([NOON]),
+        pl.Series([NOON * 1000.0]),
+        pl.Series([datetime(2026, 11, 20, 12, tzinfo=UTC)]),
+        pl.Series([datetime(2026, 11, 20, 12)]),  # noqa: DTZ001
+        pl.Series([datetime(2026, 11, 20, 12)]).cast(pl.Datetime("ns")),  # noqa: DTZ001
         pl.Series([datetime(2026, 11, 20, 12, tzinfo=UTC)]).dt.convert_time_zone("Asia/Tokyo"),
     ],
-)  # fmt: skip
+)
 def test_parquet_times(one: Run, place: str, times: pl.Series) -> None:
     assert one(pl.DataFrame({"t": times, "g": [7], "v": [1.5]}), "--host", "h").code == 0
     assert query(place, "select epoch_ms(time), gpu, gpu_util_pct from lake") == [(NOON * 1000, "h/7", 1.5)]
@@ -127,12 +133,15 @@ def test_a_last_value_without_line_end_is_doubted(one: Run, place: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        b"\xef\xbb\xbft,g,v\r\n1795176000,GPU-\xe9,5\r\n", b"t;g;v\n1795176000;GPU-\xc3\xa9;5\n",
-        b"\n\nt\tg\tv\n1795176000\tGPU-\xe9\t5\n\x00\x00\x00", "t,g,v\n1795176000,GPU-é,5\n".encode("utf-16"),
-        "t,g,v\n1795176000,GPU-é,5\n".encode("utf-16-le"), "t,g,v\n1795176000,GPU-é,5\n".encode("utf-16-be"),
+        b"\xef\xbb\xbft,g,v\r\n1795176000,GPU-\xe9,5\r\n",
+        b"t;g;v\n1795176000;GPU-\xc3\xa9;5\n",
+        b"\n\nt\tg\tv\n1795176000\tGPU-\xe9\t5\n\x00\x00\x00",
+        "t,g,v\n1795176000,GPU-é,5\n".encode("utf-16"),
+        "t,g,v\n1795176000,GPU-é,5\n".encode("utf-16-le"),
+        "t,g,v\n1795176000,GPU-é,5\n".encode("utf-16-be"),
         b't, g ,"v"\n1795176000, GPU-\xe9 , 5\n',
     ],
-)  # fmt: skip
+)
 def test_encodings_and_separators(one: Run, place: str, text: bytes) -> None:
     done = one(text)
     assert done.code == 0, done.err
@@ -163,12 +172,15 @@ def test_the_interval_is_inferred_per_gpu(one: Run, place: str) -> None:
 @pytest.mark.parametrize(
     ("flag", "code", "said"),
     [
-        ("gpu_util={path}:v", 2, "did you mean gpu_util_pct?"), ("time={path}:v", 2, "--time"),
-        ("interval_ms={path}:v", 2, "--interval"), ("gpu_util_pct", 2, "NAME=FILE:COLUMN"),
-        ("gpu_util_pct={path}:vv", 1, "did you mean 'v'?"), ("gpu_util_pct={path}.gone:v", 1, "there is no file"),
+        ("gpu_util={path}:v", 2, "did you mean gpu_util_pct?"),
+        ("time={path}:v", 2, "--time"),
+        ("interval_ms={path}:v", 2, "--interval"),
+        ("gpu_util_pct", 2, "NAME=FILE:COLUMN"),
+        ("gpu_util_pct={path}:vv", 1, "did you mean 'v'?"),
+        ("gpu_util_pct={path}.gone:v", 1, "there is no file"),
         ("gpu_util_pct={folder}:v", 1, "is a folder"),
     ],
-)  # fmt: skip
+)
 def test_wrong_columns(one: Run, tmp_path: Path, flag: str, code: int, said: str) -> None:
     wrong = flag.format(path=tmp_path / "in.csv", folder=tmp_path)
     one(f"t,g,v\n{NOON},a,1\n", "--column", wrong, column="temperature_c").refused(said, code=code)
@@ -245,14 +257,19 @@ def test_a_long_dump_of_many_hosts_is_one_command(fallow_import: Run, place: str
 WIDE = {
     "Grafana's series by name": ('"Time","gn01 GPU 0","gn01 GPU 1"', "{host} GPU {gpu}", "*", "90 %,10 %"),
     "Grafana's with labels": (
-        """Time,"{gpu=""0"", node=""gn01""}","{gpu=""1"", node=""gn01""}\"""", '{gpu="{gpu}", node="{host}"}', "*", "90,10"
+        """Time,"{gpu=""0"", node=""gn01""}","{gpu=""1"", node=""gn01""}\"""",
+        '{gpu="{gpu}", node="{host}"}',
+        "*",
+        "90,10",
     ),
     "W&B's": (
         '"Time","gn01 - system.gpu.0.gpu","gn01 - system.gpu.0.gpu__MIN","gn01 - system.gpu.1.gpu","gn01 - system.gpu.1.temp"',
-        "{host} - system.gpu.{gpu}.{metric}", "gpu", "90,80,10,55",
+        "{host} - system.gpu.{gpu}.{metric}",
+        "gpu",
+        "90,80,10,55",
     ),
     "for Excel": ("sep=;\nTime;gn01/0;gn01/1", "{host}/{gpu}", "*", "90,0;10,0"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", WIDE)
@@ -276,9 +293,13 @@ def test_a_wide_table_is_read_by_the_pattern_of_its_names(
         (("--wide", "{card}", "--column", "gpu_util_pct={}:b"), 2, "--wide '{card}' is not a pattern"),
         (("--wide", "GPU {gpu}", "--column", "gpu_util_pct={}:*"), 1, "no column of"),
         (("--wide", "{gpu}.{metric}", "--column", "gpu_util_pct={}:power"), 1, "has no metric 'power'; it has: util"),
-        (("--gpu", "t", "--metric-column", "a", "--value-column", "0.util", "--column", "gpu_util_pct={}:u"), 1, "has no metric 'u'"),
+        (
+            ("--gpu", "t", "--metric-column", "a", "--value-column", "0.util", "--column", "gpu_util_pct={}:u"),
+            1,
+            "has no metric 'u'",
+        ),
     ],
-)  # fmt: skip
+)
 def test_shapes_that_do_not_fit_are_one_sentence(
     fallow_import: Run, tmp_path: Path, flags: tuple[str, ...], code: int, said: str
 ) -> None:

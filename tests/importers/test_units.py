@@ -38,10 +38,14 @@ def test_mib_given_as_bytes_is_refused_with_the_unit_named(series: Run) -> None:
 @pytest.mark.parametrize(
     ("source", "flags", "factor"),
     [
-        ("v", ("--unit", "MiB"), 2**20), ("v", ("--unit", "mem_used_bytes=mib"), 2**20), ("mem_mib", (), 2**20),
-        ("used [MiB]", (), 2**20), ("mem_mb", (), 10**6), ("mem_mb", ("--unit", "mem_used_bytes=MiB", "--yes"), 2**20),
+        ("v", ("--unit", "MiB"), 2**20),
+        ("v", ("--unit", "mem_used_bytes=mib"), 2**20),
+        ("mem_mib", (), 2**20),
+        ("used [MiB]", (), 2**20),
+        ("mem_mb", (), 10**6),
+        ("mem_mb", ("--unit", "mem_used_bytes=MiB", "--yes"), 2**20),
     ],
-)  # fmt: skip
+)
 def test_a_unit_is_declared_or_read_from_the_columns_name(
     series: Run, place: str, source: str, flags: tuple[str, ...], factor: int
 ) -> None:

@@ -110,7 +110,10 @@ def test_a_large_object_is_read_by_ranges(s3: S3, monkeypatch: pytest.MonkeyPatc
     ("variables", "said"),
     [
         ({"AWS_SECRET_ACCESS_KEY": SECRET}, "the store does not accept the credentials; check key, secret and token"),
-        ({"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": SECRET}, "check key, secret and token in the environment"),
+        (
+            {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": SECRET},
+            "check key, secret and token in the environment",
+        ),
         ({"AWS_ALLOW_HTTP": ""}, "without TLS; use https://, or set AWS_ALLOW_HTTP=true"),
         ({"AWS_ENDPOINT_URL": "https://no.such.name.invalid"}, "the name no.such.name.invalid cannot be resolved"),
         ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "127.0.0.1:1 refuses the connection; check the endpoint"),
@@ -119,7 +122,7 @@ def test_a_large_object_is_read_by_ranges(s3: S3, monkeypatch: pytest.MonkeyPatc
         ({"AWS_CA_BUNDLE": "/nowhere"}, "cannot read AWS_CA_BUNDLE /nowhere: No such file"),
         ({"AWS_CA_BUNDLE": "/etc/hostname"}, "AWS_CA_BUNDLE /etc/hostname has no certificate"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_said_in_one_sentence_without_the_secret(
     s3: S3, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], said: str
 ) -> None:

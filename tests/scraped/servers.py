@@ -171,9 +171,13 @@ class PrometheusProcess(MetricsProcess):
 
     def _arguments(self) -> list[str]:
         return [
-            f"--config.file={self.folder / 'scrape.yml'}", f"--storage.tsdb.path={self.folder / 'data'}", "--storage.tsdb.retention.time=60d",
-            f"--web.listen-address=127.0.0.1:{self.port}", "--web.enable-remote-write-receiver", "--log.level=warn",
-        ]  # fmt: skip
+            f"--config.file={self.folder / 'scrape.yml'}",
+            f"--storage.tsdb.path={self.folder / 'data'}",
+            "--storage.tsdb.retention.time=60d",
+            f"--web.listen-address=127.0.0.1:{self.port}",
+            "--web.enable-remote-write-receiver",
+            "--log.level=warn",
+        ]
 
 
 class VictoriaProcess(MetricsProcess):
@@ -188,10 +192,15 @@ class VictoriaProcess(MetricsProcess):
 
     def _arguments(self) -> list[str]:
         return [
-            f"-storageDataPath={self.folder / 'data'}", f"-httpListenAddr=127.0.0.1:{self.port}", "-retentionPeriod=60d",
-            f"-promscrape.config={self.folder / 'scrape.yml'}", "-memory.allowedBytes=256MiB", "-loggerLevel=WARN",
-            "-search.latencyOffset=0s", "-search.disableCache",
-        ]  # fmt: skip
+            f"-storageDataPath={self.folder / 'data'}",
+            f"-httpListenAddr=127.0.0.1:{self.port}",
+            "-retentionPeriod=60d",
+            f"-promscrape.config={self.folder / 'scrape.yml'}",
+            "-memory.allowedBytes=256MiB",
+            "-loggerLevel=WARN",
+            "-search.latencyOffset=0s",
+            "-search.disableCache",
+        ]
 
 
 SERVERS = (PrometheusProcess, VictoriaProcess)
@@ -315,9 +324,14 @@ def nvitop_exporter(scenario: Scenario, folder: Path, interval_s: float = 0.5) -
     target = f"127.0.0.1:{(port := free_port())}"
     played = scenario.environment(library_folder(), scenario.write(folder / "scenario"))
     command = [
-        str(Path(sys.executable).with_name("nvitop-exporter")), "--bind-address", "127.0.0.1", "--port", str(port),
-        "--interval", str(interval_s),
-    ]  # fmt: skip
+        str(Path(sys.executable).with_name("nvitop-exporter")),
+        "--bind-address",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        "--interval",
+        str(interval_s),
+    ]
     with (folder / "nvitop.log").open("wb") as log:
         program = subprocess.Popen(command, env=clean_environment(played), stdout=log, stderr=log)
         try:

@@ -107,11 +107,16 @@ def dcgm_of_pods(gpu: SiteGpu, time_ms: int) -> Iterator[Exposed]:
 
 def _dcgm_values(now: Moment) -> dict[str, float]:
     return {
-        "DCGM_FI_DEV_GPU_UTIL": now.util_pct, "DCGM_FI_DEV_FB_USED": now.mem_mib, "DCGM_FI_DEV_FB_RESERVED": _DRIVER_MIB,
-        "DCGM_FI_DEV_FB_FREE": MEM_MIB - _DRIVER_MIB - now.mem_mib, "DCGM_FI_DEV_POWER_USAGE": now.power_w,
-        "DCGM_FI_DEV_GPU_TEMP": now.temperature_c, "DCGM_FI_DEV_SM_CLOCK": now.sm_clock_mhz, "DCGM_FI_DEV_XID_ERRORS": 0,
+        "DCGM_FI_DEV_GPU_UTIL": now.util_pct,
+        "DCGM_FI_DEV_FB_USED": now.mem_mib,
+        "DCGM_FI_DEV_FB_RESERVED": _DRIVER_MIB,
+        "DCGM_FI_DEV_FB_FREE": MEM_MIB - _DRIVER_MIB - now.mem_mib,
+        "DCGM_FI_DEV_POWER_USAGE": now.power_w,
+        "DCGM_FI_DEV_GPU_TEMP": now.temperature_c,
+        "DCGM_FI_DEV_SM_CLOCK": now.sm_clock_mhz,
+        "DCGM_FI_DEV_XID_ERRORS": 0,
         "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": now.energy_mj,
-    }  # fmt: skip
+    }
 
 
 @cache
@@ -138,10 +143,14 @@ def princeton(gpu: SiteGpu, time_ms: int) -> Iterator[Exposed]:
     """As Princeton's nvidia_gpu_prometheus_exporter, which knows the Slurm job of a card and its user's number."""
     now = gpu.at(time_ms)
     values = {
-        "nvidia_gpu_duty_cycle": now.util_pct, "nvidia_gpu_memory_used_bytes": now.mem_mib * MIB,
-        "nvidia_gpu_memory_total_bytes": MEM_MIB * MIB, "nvidia_gpu_power_usage_milliwatts": round(now.power_w * 1000),
-        "nvidia_gpu_temperature_celsius": now.temperature_c, "nvidia_gpu_jobId": gpu.job, "nvidia_gpu_jobUid": gpu.user_id,
-    }  # fmt: skip
+        "nvidia_gpu_duty_cycle": now.util_pct,
+        "nvidia_gpu_memory_used_bytes": now.mem_mib * MIB,
+        "nvidia_gpu_memory_total_bytes": MEM_MIB * MIB,
+        "nvidia_gpu_power_usage_milliwatts": round(now.power_w * 1000),
+        "nvidia_gpu_temperature_celsius": now.temperature_c,
+        "nvidia_gpu_jobId": gpu.job,
+        "nvidia_gpu_jobUid": gpu.user_id,
+    }
     return _samples(values, _princeton_labels(gpu), time_ms)
 
 
@@ -157,10 +166,12 @@ def nvidia_smi(gpu: SiteGpu, time_ms: int) -> Iterator[Exposed]:
     """As utkuozdemir's nvidia_gpu_exporter."""
     now = gpu.at(time_ms)
     values = {
-        "nvidia_smi_utilization_gpu_ratio": now.util_pct / 100, "nvidia_smi_memory_used_bytes": now.mem_mib * MIB,
-        "nvidia_smi_memory_total_bytes": MEM_MIB * MIB, "nvidia_smi_power_draw_watts": now.power_w,
+        "nvidia_smi_utilization_gpu_ratio": now.util_pct / 100,
+        "nvidia_smi_memory_used_bytes": now.mem_mib * MIB,
+        "nvidia_smi_memory_total_bytes": MEM_MIB * MIB,
+        "nvidia_smi_power_draw_watts": now.power_w,
         "nvidia_smi_temperature_gpu": now.temperature_c,
-    }  # fmt: skip
+    }
     yield from _samples(values, _nvidia_smi_labels(gpu), time_ms)
     info = _nvidia_smi_labels(gpu, index=str(gpu.index), name=MODEL, driver_version="570.86.15")
     yield from _samples({"nvidia_smi_gpu_info": 1}, info, time_ms)

@@ -135,7 +135,7 @@ WHILE_READING = {
     "no_longer": BadServer("answers 403", lambda _, __: Answered(403, b"Forbidden\n")),
     "page": BadServer("a web page answers", lambda _, __: Answered(200, b"<html>We are busy</html>", _HTML)),
     "garbage": BadServer("is truncated or garbled; try again", lambda _, pass_on: _garbled(pass_on())),
-}  # fmt: skip
+}
 """Only where samples are read."""
 
 
@@ -206,9 +206,11 @@ def test_more_series_than_are_read(upstreams: Mapping[str, MetricsProcess], lake
 
 BUSY = {
     "unavailable": lambda asked, pass_on: _said(503, "starting") if asked.number % 3 == 2 else pass_on(),
-    "too_often": lambda asked, pass_on: Answered(429, b"", {"Retry-After": "0"}) if asked.number % 3 == 2 else pass_on(),
+    "too_often": lambda asked, pass_on: (
+        Answered(429, b"", {"Retry-After": "0"}) if asked.number % 3 == 2 else pass_on()
+    ),
     "cut": lambda asked, pass_on: _cut(pass_on()) if asked.number % 3 == 2 else pass_on(),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("server", [PrometheusProcess.name, VictoriaProcess.name])

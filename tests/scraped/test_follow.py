@@ -416,5 +416,8 @@ def followed(server: MetricsProcess, lake: Lake, tmp_path: Path) -> subprocess.P
     arguments = ("--url", server.url, "--lake", lake.root, "--since", "3h", "--every", "1s", "--listen", "")
     return subprocess.Popen(
         [sys.executable, "-m", "fallow", "follow", "prometheus", *arguments],
-        env=clean_environment({"XDG_STATE_HOME": str(tmp_path)}), cwd=REPOSITORY, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        env=clean_environment({"XDG_STATE_HOME": str(tmp_path)}),
+        cwd=REPOSITORY,
+        stderr=subprocess.PIPE,
+        text=True,
+    )

@@ -148,10 +148,12 @@ def test_again_spares_the_work_and_without_the_journal_changes_nothing(
     again = json.loads(brought(lake, tmp_path, "--json").stdout)
     assert again["read_from"] == format_ms(UNTIL_MS - 10 * MINUTE_MS)
     assert (again["tables"], content(lake)) == (
-        [{"table": "device", "new": 0, "already_there": 4, "replaced": 0, "files_written": 0},
-         {"table": "gpu", "new": 0, "already_there": 20, "replaced": 0, "files_written": 0}],
+        [
+            {"table": "device", "new": 0, "already_there": 4, "replaced": 0, "files_written": 0},
+            {"table": "gpu", "new": 0, "already_there": 20, "replaced": 0, "files_written": 0},
+        ],
         before,
-    )  # fmt: skip
+    )
     assert server.reads == reads + 1
     for flags, state in ((["--restart"], tmp_path), ([], tmp_path / "another")):
         assert json.loads(brought(lake, state, "--json", *flags).stdout)["read_from"] == format_ms(SINCE_MS)

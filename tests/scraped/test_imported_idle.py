@@ -44,9 +44,13 @@ def imported(folder: Path, *, counter: bool) -> Lake:
         reading = np.where(by_day, 420.0, 71.0 if gpu in FREE else 117.0) + noise + 200 * met
         drawn = np.where(by_day, 420.0, reading if gpu not in LOOK_ALIKES else 135.0)
         labels = {
-            "UUID": uuid(gpu), "gpu": str(gpu), "modelName": "NVIDIA H100 80GB HBM3", "Hostname": "gn01",
-            "instance": "10.0.0.1:9400", "job": "dcgm",
-        }  # fmt: skip
+            "UUID": uuid(gpu),
+            "gpu": str(gpu),
+            "modelName": "NVIDIA H100 80GB HBM3",
+            "Hostname": "gn01",
+            "instance": "10.0.0.1:9400",
+            "job": "dcgm",
+        }
         pod = {} if gpu in FREE else {"namespace": "lab", "pod": f"work-{gpu}", "container": "work"}
         values = {
             UTIL: np.where(by_day, 60.0, 0.0),

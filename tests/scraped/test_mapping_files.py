@@ -55,14 +55,15 @@ def test_what_comes_with_fallow_says_where_it_was_looked_up_and_what_its_values_
 FACTORS = {
     "dcgm-exporter": {"DCGM_FI_PROF_SM_ACTIVE": 100, "DCGM_FI_DEV_FB_USED": 2**20},
     "nvidia_gpu_exporter": {
-        "nvidia_smi_clocks_current_sm_clock_hz": 1e-6, "nvidia_smi_energy_joules_total": 1e3,
+        "nvidia_smi_clocks_current_sm_clock_hz": 1e-6,
+        "nvidia_smi_energy_joules_total": 1e3,
         "nvidia_smi_clocks_event_reasons_counters_sw_power_cap_seconds": 1e3,
     },
     "nvidia_gpu_prometheus_exporter": {"nvidia_gpu_power_usage_milliwatts": 1e-3, "nvidia_gpu_sm_util_percent": 100},
     "amd-device-metrics-exporter": {"gpu_energy_consumed": 1e-3},
     "node-exporter": {"node_cpu_seconds_total": 100},
     "nvitop-exporter": {"host_disk_io_read_data_MiB": 2**20},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FACTORS)
@@ -238,11 +239,14 @@ def test_the_page_fits_and_names_stay_whole(width: int) -> None:
 
 A10 = {"gpu_util_pct": 80, "mem_used_bytes": 9_437_184_000, "power_w": 120.5}
 OF_TWO_CARDS = {
-    "telegraf": A10, "hami": A10, "all-smi": A10 | {"temperature_c": 60}, "otel": A10 | {"energy_mj": 5e6, "temperature_c": 60},
+    "telegraf": A10,
+    "hami": A10,
+    "all-smi": A10 | {"temperature_c": 60},
+    "otel": A10 | {"energy_mj": 5e6, "temperature_c": 60},
     "slurm-job-exporter": A10 | {"pcie_tx_bytes_per_s": 1200, "pcie_rx_bytes_per_s": 3400},
     "fleet-intelligence-agent": A10 | {"sm_active_pct": 60},
     "dstack": {"gpu_util_pct": 80, "mem_used_bytes": 9_437_184_000},
-}  # fmt: skip
+}
 """Pages made by hand after the exporters' sources: of two cards the one that works."""
 
 
@@ -271,17 +275,19 @@ SHARED_NAMES = {
     "one name of Telegraf and another exporter": ([{"__name__": "nvidia_smi_temperature_gpu", "uuid": "GPU-1"}], None),
     "a name of AMD's page that any page may have": ([{"__name__": "gpu_power_usage", "serial_number": "7"}], None),
     "a name of Princeton's page that another exporter has": (
-        [{"__name__": "nvidia_gpu_power_usage_milliwatts", "uuid": "GPU-1"}], None,
+        [{"__name__": "nvidia_gpu_power_usage_milliwatts", "uuid": "GPU-1"}],
+        None,
     ),
     "the conventions' names for a card that is not Intel's": (
-        [{"__name__": "hw_gpu_info", **NVIDIA}, {"__name__": "hw_gpu_utilization_ratio", **NVIDIA}], "otel",
+        [{"__name__": "hw_gpu_info", **NVIDIA}, {"__name__": "hw_gpu_utilization_ratio", **NVIDIA}],
+        "otel",
     ),
     "the same with dots": ([{"__name__": "hw.gpu.utilization", "hw.id": "GPU-1", "hw.vendor": "AMD"}], "otel"),
     "Telegraf's names beside a shared one": (
         [{"__name__": name, "uuid": "GPU-1"} for name in ("nvidia_smi_temperature_gpu", "nvidia_smi_memory_used")],
         "telegraf",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("names", SHARED_NAMES)
@@ -383,9 +389,14 @@ def test_gpus_and_instances_by_their_labels() -> None:
 
 def test_a_host_without_a_label_is_its_address_without_the_port() -> None:
     hosts = {
-        "gn007:9400": "gn007", "10.0.0.7:9400": "10.0.0.7", "[fd00::7]:9400": "fd00::7", "gn007": "gn007",
-        "gke-ml-h100-1a2b:metrics": "gke-ml-h100-1a2b", "fd00::7": "fd00::7", "": "",
-    }  # fmt: skip
+        "gn007:9400": "gn007",
+        "10.0.0.7:9400": "10.0.0.7",
+        "[fd00::7]:9400": "fd00::7",
+        "gn007": "gn007",
+        "gke-ml-h100-1a2b:metrics": "gke-ml-h100-1a2b",
+        "fd00::7": "fd00::7",
+        "": "",
+    }
     assert {instance: host_of({"instance": instance}, DCGM) for instance in hosts} == hosts
 
 

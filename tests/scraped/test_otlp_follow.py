@@ -45,8 +45,13 @@ if TYPE_CHECKING:
 
     from fallow.schema import LakeTable
 
-ABOUT: dict[str, Any] = {"hw__id": "GPU-1", "hw__type": "gpu", "hw__model": "NVIDIA H100 80GB HBM3",
-                         "k8s__namespace__name": "ml", "k8s__pod__name": "train-0"}  # fmt: skip
+ABOUT: dict[str, Any] = {
+    "hw__id": "GPU-1",
+    "hw__type": "gpu",
+    "hw__model": "NVIDIA H100 80GB HBM3",
+    "k8s__namespace__name": "ml",
+    "k8s__pod__name": "train-0",
+}
 STEP_MS = 15_000
 
 
@@ -283,8 +288,11 @@ def test_an_agent_that_pushes_is_understood(site: Site) -> None:
     assert rows["interval_ms"].unique().to_list() == [INTERVAL_MS]
     first = rows.row(0, named=True)
     assert (first["host"], first["gpu_util_pct"], first["mem_used_bytes"], first["temperature_c"]) == (
-        "gn001", pytest.approx(73.4), 48 * GIB, 64
-    )  # fmt: skip
+        "gn001",
+        pytest.approx(73.4),
+        48 * GIB,
+        64,
+    )
     assert (first["power_w"], first["energy_mj"]) == (pytest.approx(612.3, abs=0.1), 123_456_789_012)
     assert LOST not in set(site.rows()["gpu"])
 
@@ -333,14 +341,18 @@ def test_an_inference_server_that_a_collector_sends_has_the_gpu_of_its_pod(site:
     """Counters, levels and a histogram; the pod that sends is the server's, and tokens go on from file to file."""
     for at in range(4):
         at_ms = NOW_MS + at * STEP_MS
-        counts = [climbing(f"vllm:{name}_total", "", point(per_step * at, at_ms, model_name="m")) for name, per_step in (
-            ("prompt_tokens", 3000.0), ("generation_tokens", 600.0))]  # fmt: skip
+        counts = [
+            climbing(f"vllm:{name}_total", "", point(per_step * at, at_ms, model_name="m"))
+            for name, per_step in (("prompt_tokens", 3000.0), ("generation_tokens", 600.0))
+        ]
         served = request(
             *counts,
             gauge("vllm:num_requests_running", "", point(2.0, at_ms, model_name="m")),
             histogram("vllm:time_to_first_token_seconds", 0.5 * at, 4 * at, at_ms, model_name="m"),
-            service__instance__id="10.0.0.7:8000", k8s__pod__name="train-0", k8s__namespace__name="ml",
-        )  # fmt: skip
+            service__instance__id="10.0.0.7:8000",
+            k8s__pod__name="train-0",
+            k8s__namespace__name="ml",
+        )
         site.take(push(at), served)
         site.rounds.run()
     rows = site.rows(SERVING)

@@ -404,11 +404,13 @@ def test_deltas_add_up_and_go_on_in_the_next_window() -> None:
     [
         ([pt(30.0, 20), pt(10.0, 0), pt(20.0, 10), pt(10.0, 0)], [(0.0, 10.0), (10.0, 20.0), (20.0, 30.0)]),
         ([pt(10.0, 0), pt(None, 10)], [(0.0, 10.0), (10.0, None)]),
-        ([pt(1.0, 0, name="hw.power"), pt(2.0, 0.012), pt(3.0, 10.4, name="hw.power"), pt(4.0, 10.41)],
-         [(0.0, 1.0), (10.4, 3.0), (0.0, 2.0), (10.4, 4.0)]),
+        (
+            [pt(1.0, 0, name="hw.power"), pt(2.0, 0.012), pt(3.0, 10.4, name="hw.power"), pt(4.0, 10.41)],
+            [(0.0, 1.0), (10.4, 3.0), (0.0, 2.0), (10.4, 4.0)],
+        ),
     ],
     ids=["in any order and twice", "a series ends where it says so", "the instruments of one push get one time"],
-)  # fmt: skip
+)
 def test_points_become_samples(points: list[Point], expected: list[tuple[float, float | None]]) -> None:
     assert values(points) == expected
 

@@ -121,9 +121,11 @@ def test_time_after_a_series_has_ended_is_unknown_from_its_marker_on(lake: Lake)
     first = dcgm(UTIL, [80] * 9 + [None], start_s=midnight - 255)
     found = one_host(first, dcgm(UTIL, [80] * 10, start_s=midnight + 75), hours=48)
     assert states(lake_with(lake, found)) == [
-        ("active", midnight - 255, midnight), ("active", midnight, midnight + 15), ("unknown", midnight + 15, midnight + 75),
+        ("active", midnight - 255, midnight),
+        ("active", midnight, midnight + 15),
+        ("unknown", midnight + 15, midnight + 75),
         ("active", midnight + 75, midnight + 375),
-    ]  # fmt: skip
+    ]
 
 
 LARGE, SMALL = (
@@ -138,21 +140,29 @@ def instance(number: int) -> str:
 
 def split_card(scrapes: int) -> list[Series]:
     return [
-        dcgm(ENGINE, [0.5] * scrapes, **LARGE), dcgm(ENGINE, [0] * scrapes, **SMALL),
-        dcgm(MEMORY, [20_000] * scrapes, **LARGE), dcgm(MEMORY, [10] * scrapes, **SMALL),
-        dcgm(POWER, [300] * scrapes, **LARGE), dcgm(POWER, [300] * scrapes, **SMALL),
-    ]  # fmt: skip
+        dcgm(ENGINE, [0.5] * scrapes, **LARGE),
+        dcgm(ENGINE, [0] * scrapes, **SMALL),
+        dcgm(MEMORY, [20_000] * scrapes, **LARGE),
+        dcgm(MEMORY, [10] * scrapes, **SMALL),
+        dcgm(POWER, [300] * scrapes, **LARGE),
+        dcgm(POWER, [300] * scrapes, **SMALL),
+    ]
 
 
 def test_an_instance_is_named_by_its_gpu_and_its_number_and_power_stays_with_the_gpu() -> None:
     found = one_host(*split_card(2))
     assert columns(found, "gpu_util_pct", "mem_used_bytes", "power_w", gpu=instance(1)) == [
-        (0, 50, 20_000 * 2**20, None), (30, 50, 20_000 * 2**20, None),
-    ]  # fmt: skip
+        (0, 50, 20_000 * 2**20, None),
+        (30, 50, 20_000 * 2**20, None),
+    ]
     assert columns(found, "gpu_util_pct", "mem_used_bytes", "power_w") == [(0, None, None, 300), (30, None, None, 300)]
-    assert found.device.select("gpu", "parent_gpu", "mig_profile", "mig_gpu_slices", "gpu_instance_id", "mig_enabled", "gpu_index").rows() == [
-        (uuid(0), None, None, None, None, True, 0), (instance(1), uuid(0), "3g.40gb", 3, 1, None, None), (instance(9), uuid(0), "1g.10gb", 1, 9, None, None),
-    ]  # fmt: skip
+    assert found.device.select(
+        "gpu", "parent_gpu", "mig_profile", "mig_gpu_slices", "gpu_instance_id", "mig_enabled", "gpu_index"
+    ).rows() == [
+        (uuid(0), None, None, None, None, True, 0),
+        (instance(1), uuid(0), "3g.40gb", 3, 1, None, None),
+        (instance(9), uuid(0), "1g.10gb", 1, 9, None, None),
+    ]
     assert found.given.select("gpu", "pod").rows() == [(instance(1), "serve")]
 
 
@@ -160,10 +170,14 @@ def test_an_instance_is_named_by_its_gpu_and_its_number_and_power_stays_with_the
 def test_the_ledger_has_each_instance_by_its_share_and_the_rest_as_free(lake: Lake, *, parent_told: bool) -> None:
     found = one_host(*split_card(20)[: 6 if parent_told else 4])
     segments = load(lake_with(lake, found)).segments.sort("gpu")
-    assert [(row["gpu"], row["state"], round(row["gpu_share"] * 7), (row["end"] - row["time"]) / 1000, row["user_source"])
-            for row in segments.iter_rows(named=True)] == [
-        (uuid(0), "free", 3, 600, None), (instance(1), "active", 3, 600, "memory"), (instance(9), "free", 1, 600, None),
-    ]  # fmt: skip
+    assert [
+        (row["gpu"], row["state"], round(row["gpu_share"] * 7), (row["end"] - row["time"]) / 1000, row["user_source"])
+        for row in segments.iter_rows(named=True)
+    ] == [
+        (uuid(0), "free", 3, 600, None),
+        (instance(1), "active", 3, 600, "memory"),
+        (instance(9), "free", 1, 600, None),
+    ]
 
 
 def test_the_docs_have_the_stored_figures() -> None:

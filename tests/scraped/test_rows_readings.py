@@ -27,7 +27,7 @@ from tests.scraped.scraped_series import (
     samples_of,
     uuid,
     without,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,9 @@ def test_two_scrapes_of_one_reading_are_one_reading() -> None:
     assert [at for at, _ in columns(found)] == [30 * number for number in range(120)]
     assert found.gpu["interval_ms"].unique().to_list() == [30_000]
     assert counts(found) == {AGAIN: 120}
-    assert found.notes == ("NVIDIA dcgm-exporter reads the driver every 30s and is scraped every 15s: a reading that is shown again counts once",)  # fmt: skip
+    assert found.notes == (
+        "NVIDIA dcgm-exporter reads the driver every 30s and is scraped every 15s: a reading that is shown again counts once",
+    )
 
 
 def test_what_stands_still_is_taken_for_one_reading_in_the_exporters_usual_interval() -> None:
@@ -71,7 +73,12 @@ def test_what_stands_still_is_taken_for_one_reading_in_the_exporters_usual_inter
 
 
 def test_hosts_that_a_site_gives_one_instance_have_readings_of_their_own() -> None:
-    found = rows_of(*(dcgm(UTIL, [0] * 8, every_s=15, start_s=late, Hostname=host, instance="all", gpu=late) for late, host in enumerate(("a", "b"))))  # fmt: skip
+    found = rows_of(
+        *(
+            dcgm(UTIL, [0] * 8, every_s=15, start_s=late, Hostname=host, instance="all", gpu=late)
+            for late, host in enumerate(("a", "b"))
+        )
+    )
     assert [found[host].gpu.height for host in ("a", "b")] == [4, 4]
 
 
@@ -103,7 +110,9 @@ def test_an_exporter_that_reads_when_it_is_scraped_has_a_reading_in_every_scrape
 @pytest.mark.parametrize(
     ("collect_s", "coverage"), [(None, None), (30, 1), (15, None)], ids=["nobody knows", "every 30 s", "every 15 s"]
 )
-def test_an_average_of_all_the_time_between_scrapes_covers_it_and_any_other_is_a_point_sample(collect_s: float | None, coverage: float | None) -> None:  # fmt: skip
+def test_an_average_of_all_the_time_between_scrapes_covers_it_and_any_other_is_a_point_sample(
+    collect_s: float | None, coverage: float | None
+) -> None:
     """The import says where nobody knows the exporter's interval."""
     found = one_host(dcgm(ENGINE, [0.25] * 3), dcgm(UTIL, [99] * 3), collect_s=collect_s)
     assert columns(found, "gpu_util_pct")[0] == (0, 25)
@@ -140,8 +149,13 @@ def test_a_mean_of_nothing_yields_to_a_reading_of_work_and_a_missing_one_to_any(
 def test_a_gap_stays_a_gap_and_a_staleness_marker_is_where_the_series_ended() -> None:
     found = one_host(without(dcgm(UTIL, [5, 5, 5, None, 0, 0, 5, 5]), 120, 180))
     assert columns(found, "gpu_util_pct", "health") == [
-        (0, 5, None), (30, 5, None), (60, 5, None), (90, None, "released"), (180, 5, None), (210, 5, None),
-    ]  # fmt: skip
+        (0, 5, None),
+        (30, 5, None),
+        (60, 5, None),
+        (90, None, "released"),
+        (180, 5, None),
+        (210, 5, None),
+    ]
 
 
 def test_one_series_that_ends_is_no_end_while_others_of_the_gpu_go_on() -> None:
@@ -159,9 +173,11 @@ def test_what_no_gpu_can_say_is_unknown_and_counted() -> None:
         (90, 51, None),
     ]
     assert counts(found) == {
-        ("NaN", "gpu_util_pct"): 1, ("outside 0..100: value dropped", "gpu_util_pct"): 1,
-        ("negative: value dropped", "power_w"): 1, ("the exporter's value for unknown", "power_w"): 2,
-    }  # fmt: skip
+        ("NaN", "gpu_util_pct"): 1,
+        ("outside 0..100: value dropped", "gpu_util_pct"): 1,
+        ("negative: value dropped", "power_w"): 1,
+        ("the exporter's value for unknown", "power_w"): 2,
+    }
 
 
 def test_a_counter_that_falls_or_leaps_begins_a_new_epoch() -> None:
@@ -176,9 +192,13 @@ def test_a_counter_that_falls_or_leaps_begins_a_new_epoch() -> None:
 def test_an_xid_is_an_event_where_it_becomes_another() -> None:
     """The one that was there in the first scrape came nobody knows when."""
     found = one_host(dcgm(XID, [31, 31, 79, 79, 0, 79]))
-    assert [(each["time"].timestamp() - T0 / 1000, each["gpu"], each["kind"], each["code"]) for each in found.events.rows(named=True)] == [
-        (60, uuid(0), "xid", 79), (150, uuid(0), "xid", 79),
-    ]  # fmt: skip
+    assert [
+        (each["time"].timestamp() - T0 / 1000, each["gpu"], each["kind"], each["code"])
+        for each in found.events.rows(named=True)
+    ] == [
+        (60, uuid(0), "xid", 79),
+        (150, uuid(0), "xid", 79),
+    ]
     assert one_host(dcgm(XID, [31, 1e19, -1e19])).events.is_empty()
 
 

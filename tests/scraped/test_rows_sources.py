@@ -34,7 +34,12 @@ USERS = ("namespace", "pod", "container", "slurm_job", "user")
 
 def smi(metric: str, values: list[float], *, start_s: float = 0, instance: str = "gn01:9835") -> Series:
     """A series of nvidia_gpu_exporter, whose UUIDs lack their prefix."""
-    labels = {"__name__": f"nvidia_smi_{metric}", "uuid": uuid(0).removeprefix("GPU-"), "instance": instance, "job": "smi"}  # fmt: skip
+    labels = {
+        "__name__": f"nvidia_smi_{metric}",
+        "uuid": uuid(0).removeprefix("GPU-"),
+        "instance": instance,
+        "job": "smi",
+    }
     return labels, [(T0 + round((start_s + 30 * number) * 1000), value) for number, value in enumerate(values)]
 
 
@@ -63,9 +68,10 @@ def test_the_end_of_one_replica_is_no_end_where_the_other_goes_on() -> None:
 
 def test_a_second_exporter_fills_the_columns_that_the_first_lacks_and_no_other() -> None:
     found = one_host(
-        dcgm(UTIL, [10, 20], Hostname="gn01"), smi("utilization_gpu_ratio", [0.9, 0.9], start_s=7),
+        dcgm(UTIL, [10, 20], Hostname="gn01"),
+        smi("utilization_gpu_ratio", [0.9, 0.9], start_s=7),
         smi("power_draw_watts", [71, 72], start_s=7),
-    )  # fmt: skip
+    )
     assert columns(found, "gpu_util_pct", "power_w") == [(0, 10, 71), (30, 20, 72)]
     assert counts(found) == {(OTHER, ""): 2}
 
@@ -102,11 +108,15 @@ def slurm(value: float, **labels: str) -> Series:
 TWO_CLUSTERS = {
     "cluster": (dcgm(UTIL, [90] * 3, cluster="a"), dcgm(UTIL, [0] * 3, UUID=uuid(7), cluster="b")),
     "k8s_cluster_name": (
-        dcgm(UTIL, [90] * 3, k8s_cluster_name="a"), dcgm(UTIL, [0] * 3, start_s=7, UUID=uuid(7), k8s_cluster_name="b"),
+        dcgm(UTIL, [90] * 3, k8s_cluster_name="a"),
+        dcgm(UTIL, [0] * 3, start_s=7, UUID=uuid(7), k8s_cluster_name="b"),
     ),
-    "datacenter": (dcgm(UTIL, [9] * 3, datacenter="a", job="x"), dcgm(UTIL, [0] * 3, UUID=uuid(7), datacenter="b", job="y")),
+    "datacenter": (
+        dcgm(UTIL, [9] * 3, datacenter="a", job="x"),
+        dcgm(UTIL, [0] * 3, UUID=uuid(7), datacenter="b", job="y"),
+    ),
     "region": (slurm(90, region="a"), slurm(0, region="b")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("index", ["1", ""])
@@ -130,8 +140,9 @@ def test_hosts_of_one_name_are_two_where_a_setting_names_the_label_of_the_cluste
     named = [replace(each, cluster="cluster") for each in EXPORTERS]
     found = host_rows(samples_of(TWO_CLUSTERS["cluster"]), named, RowSettings(T0, T0 + 3_600_000))
     assert [(each.host, each.gpu["gpu"].unique().to_list()) for each in found] == [
-        ("gn01@a", [uuid(0)]), ("gn01@b", [uuid(7)]),
-    ]  # fmt: skip
+        ("gn01@a", [uuid(0)]),
+        ("gn01@b", [uuid(7)]),
+    ]
 
 
 def test_two_gpus_at_one_position_without_a_cluster_are_a_question() -> None:
@@ -163,8 +174,10 @@ def test_pods_that_share_a_card_are_its_users_and_its_values_count_once() -> Non
     """As dcgm-exporter copies a value to each pod, and beside the card's own utilization tells that of each."""
     pods = [{"namespace": "nlp", "pod": name, "container": "main"} for name in ("a", "b")]
     series = [dcgm(POWER, [300, 301], **pod) for pod in pods] + [
-        dcgm(UTIL, [80, 81]), dcgm(UTIL, [30, 31], **pods[0]), dcgm(UTIL, [95, 96], **pods[1]),
-    ]  # fmt: skip
+        dcgm(UTIL, [80, 81]),
+        dcgm(UTIL, [30, 31], **pods[0]),
+        dcgm(UTIL, [95, 96], **pods[1]),
+    ]
     found = one_host(*series)
     assert columns(found, "gpu_util_pct", "power_w") == [(0, 80, 300), (30, 81, 301)]
     assert given(found) == [(0, 30, "a", None, None), (0, 30, "b", None, None)]
@@ -175,15 +188,21 @@ def test_pods_that_follow_one_another_have_a_segment_each_and_a_gap_breaks_one()
     """A pod that comes back after its series ended, or after more than three intervals, was not seen to stay."""
     first, second = ({"namespace": "nlp", "pod": name} for name in ("a", "b"))
     found = one_host(
-        dcgm(UTIL, [5, 5, None], **first), dcgm(UTIL, [5, 5], start_s=60, **second),
+        dcgm(UTIL, [5, 5, None], **first),
+        dcgm(UTIL, [5, 5], start_s=60, **second),
         without(dcgm(UTIL, [5, None, 5, 5, 5, 5, 5, 5], start_s=300, **first), 420, 510),
-        without(dcgm(UTIL, [5] * 8, start_s=900, **second), 930, 1080), dcgm(UTIL, [5] * 9, start_s=1200),
-    )  # fmt: skip
+        without(dcgm(UTIL, [5] * 8, start_s=900, **second), 930, 1080),
+        dcgm(UTIL, [5] * 9, start_s=1200),
+    )
     assert given(found) == [
-        (0, 30, "a", None, None), (60, 90, "b", None, None), (300, 300, "a", None, None), (360, 390, "a", None, None),
+        (0, 30, "a", None, None),
+        (60, 90, "b", None, None),
+        (300, 300, "a", None, None),
+        (360, 390, "a", None, None),
         (510, 510, "a", None, None),
-        (900, 900, "b", None, None), (1080, 1110, "b", None, None),
-    ]  # fmt: skip
+        (900, 900, "b", None, None),
+        (1080, 1110, "b", None, None),
+    ]
     assert len(columns(found)) == 4 + 5 + 3 + 9
 
 
@@ -192,9 +211,10 @@ def test_a_metric_whose_value_is_the_job_names_the_user_and_0_nobody() -> None:
     told = [(T0 + 30_000 * number, value) for number, value in enumerate([0.0, 4711, 4711, 4712, 0])]
     duty = [(at, 50.0) for at, _ in told]
     found = one_host(
-        (labels | {"__name__": "nvidia_gpu_duty_cycle"}, duty), (labels | {"__name__": "nvidia_gpu_jobId"}, told),
+        (labels | {"__name__": "nvidia_gpu_duty_cycle"}, duty),
+        (labels | {"__name__": "nvidia_gpu_jobId"}, told),
         (labels | {"__name__": "nvidia_gpu_jobUid"}, [(at, 1000 * (value > 0)) for at, value in told]),
-    )  # fmt: skip
+    )
     assert given(found) == [(30, 60, None, "1000", "4711"), (90, 90, None, "1000", "4712")]
 
 
@@ -206,8 +226,10 @@ def test_two_values_of_one_gpu_and_scrape_that_differ_are_counted_and_the_larger
 
 def test_gpus_without_a_uuid_are_their_hosts_by_position_or_another_exporters_by_it() -> None:
     hosts = rows_of(
-        dcgm(UTIL, [5, 6]), dcgm(POWER, [70, 71], start_s=5, UUID="", instance="10.0.0.1:9999"), dcgm(POWER, [80, 81], UUID="", gpu=3),
-    )  # fmt: skip
+        dcgm(UTIL, [5, 6]),
+        dcgm(POWER, [70, 71], start_s=5, UUID="", instance="10.0.0.1:9999"),
+        dcgm(POWER, [80, 81], UUID="", gpu=3),
+    )
     assert columns(hosts["gn01"], "gpu_util_pct", "power_w") == [(0, 5, 70), (30, 6, 71)]
     assert columns(hosts["gn01"], "power_w", gpu="gn01/3") == [(0, 80), (30, 81)]
 
@@ -222,9 +244,12 @@ def test_series_that_name_no_host_or_gpu_and_times_that_cannot_be_are_left_out_a
     """A clock that is years ahead would segment the last gap over years."""
     ahead = 20 * 365 * 86_400
     found = one_host(
-        dcgm(UTIL, [5], Hostname="a/b"), unnamed(dcgm(UTIL, [5])),
-        dcgm(UTIL, [5, 6]), dcgm(UTIL, [7], start_s=ahead), hours=24 * 365 * 30,
-    )  # fmt: skip
+        dcgm(UTIL, [5], Hostname="a/b"),
+        unnamed(dcgm(UTIL, [5])),
+        dcgm(UTIL, [5, 6]),
+        dcgm(UTIL, [7], start_s=ahead),
+        hours=24 * 365 * 30,
+    )
     assert columns(found) == [(0, 5), (30, 6)]
     assert counts(found) == {("time in the future", ""): 1}
     assert found.notes == (
@@ -234,7 +259,10 @@ def test_series_that_name_no_host_or_gpu_and_times_that_cannot_be_are_left_out_a
 
 
 def test_the_inventory_has_a_row_for_each_gpu_and_day_with_what_the_labels_said_then() -> None:
-    days = [{"DCGM_FI_DRIVER_VERSION": version, "start_s": start} for version, start in (("570.1", 43_200), ("580.2", 100_000))]  # fmt: skip
+    days = [
+        {"DCGM_FI_DRIVER_VERSION": version, "start_s": start}
+        for version, start in (("570.1", 43_200), ("580.2", 100_000))
+    ]
     found = one_host(*(dcgm(UTIL, [5] * 3, **day) for day in days), hours=48)  # type: ignore[arg-type]  # labels and one start
     rows = found.device.select("time", "gpu", "model", "gpu_index", "driver_version", "source").rows()
     assert rows == [
@@ -272,7 +300,13 @@ def test_a_hosts_own_figures_are_one_row_for_each_moment_whoever_tells_them() ->
 def test_two_scrapes_of_a_host_in_one_slot_are_one_row_with_what_each_of_them_says() -> None:
     """Whether a window is cut between them or not; the second one of them came early."""
     labels = {"hostname": "gn01", "instance": "gn01:5050", "job": "nvitop"}
-    said = {"nvitop_info": (0, 15, 29, 45), "host_cpu_percent_Percentage": (0, 15, 45), "host_virtual_memory_used_MiB": (0, 15, 29, 45)}  # fmt: skip
-    found = one_host(*((labels | {"__name__": name}, [(T0 + at * 1000, float(at)) for at in times]) for name, times in said.items()))  # fmt: skip
+    said = {
+        "nvitop_info": (0, 15, 29, 45),
+        "host_cpu_percent_Percentage": (0, 15, 45),
+        "host_virtual_memory_used_MiB": (0, 15, 29, 45),
+    }
+    found = one_host(
+        *((labels | {"__name__": name}, [(T0 + at * 1000, float(at)) for at in times]) for name, times in said.items())
+    )
     rows = found.hosts.select((found.hosts["time"].dt.epoch("ms") - T0) / 1000, "cpu_util_pct", "mem_used_bytes").rows()
     assert rows == [(0, 0, 0), (15, 15, 29 * 2**20), (45, 45, 45 * 2**20)]

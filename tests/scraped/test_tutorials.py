@@ -202,9 +202,14 @@ class Shell:
         """What each block prints, messages included; they run one after the other in one shell, until one fails."""
         script = "".join(f"echo '{_MARK}'\n{block}" for block in blocks)
         done = subprocess.run(
-            ["bash", "-eu", "-c", f"exec 2>&1\n{_NOTHING_STAYS}\n{script}"], env=self._environment, cwd=self._home,
-            capture_output=True, text=True, check=False, timeout=500,
-        )  # fmt: skip
+            ["bash", "-eu", "-c", f"exec 2>&1\n{_NOTHING_STAYS}\n{script}"],
+            env=self._environment,
+            cwd=self._home,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=500,
+        )
         assert done.returncode == 0, done.stdout
         return done.stdout.split(f"{_MARK}\n")[1:]
 

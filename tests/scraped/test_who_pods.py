@@ -278,8 +278,9 @@ def test_what_waits_is_a_request_until_it_is_placed_or_gone(lake: Lake) -> None:
     placed = KubePod("nlp", "a", created=10, placed=130, gpus=4, node="h1")
     bring(lake, (180, []), before=left, series=kube(*placed.series(120, 180)))
     assert load_jobs(lake).select("job", "submitted", "start", "withdrawn").rows() == [
-        ("nlp/a", ms(10), ms(130), None), ("nlp/b", ms(10), None, ms(60)),
-    ]  # fmt: skip
+        ("nlp/a", ms(10), ms(130), None),
+        ("nlp/b", ms(10), None, ms(60)),
+    ]
     assert len(requested(lake)) == 3  # a wait is told again once an hour, not once a window
 
 
@@ -309,12 +310,15 @@ def test_queues_and_quotas_are_said_and_are_no_rows() -> None:
     queue = {"cluster_queue": "cq"}
     quota = {"namespace": "nlp", "resource": "requests.nvidia.com/gpu", "type": "hard"}
     series: list[Any] = [
-        ({"__name__": "kueue_pending_workloads", "status": status, **queue}, {0: number}) for status, number in (("active", 3.0), ("inadmissible", 2.0))
-    ]  # fmt: skip
+        ({"__name__": "kueue_pending_workloads", "status": status, **queue}, {0: number})
+        for status, number in (("active", 3.0), ("inadmissible", 2.0))
+    ]
     for name, values in {
-        "kueue_admission_wait_time_seconds_sum": {0: 100.0, 30: 700.0}, "kueue_admission_wait_time_seconds_count": {0: 1.0, 30: 6.0},
-        "kueue_cluster_queue_nominal_quota": {0: 64.0}, "kueue_cluster_queue_resource_usage": {0: 40.0},
-    }.items():  # fmt: skip
+        "kueue_admission_wait_time_seconds_sum": {0: 100.0, 30: 700.0},
+        "kueue_admission_wait_time_seconds_count": {0: 1.0, 30: 6.0},
+        "kueue_cluster_queue_nominal_quota": {0: 64.0},
+        "kueue_cluster_queue_resource_usage": {0: 40.0},
+    }.items():
         series += [({"__name__": name, "instance": replica, **queue}, values) for replica in ("kueue-0", "kueue-1")]
     assert notes(kube(*series, ({"__name__": "kube_resourcequota", **quota}, {0: 16.0}))) == (
         "queue cq of Kueue has a quota of 64 GPUs, 40 of them in use; it has 5 Workloads that wait; it admitted 5, which had waited 2.0 min on average",

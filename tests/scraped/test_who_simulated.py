@@ -90,9 +90,12 @@ def test_who_held_what_is_as_it_was_however_it_is_read(seed: int, tmp_path: Path
     server.write(cluster.pages())
     cut, later = sorted(cluster.drawn.sample(range(300, END_S - 300), 2))
     ways = {
-        "whole": [(0, END_S)], "parts": [(0, cut, later, END_S)], "anew": [(0, cut), (cut, later), (later, END_S)],
-        "latest first": [(later, END_S), (cut, later), (0, cut)], "again": [(0, END_S), (0, cut, later)],
-    }  # fmt: skip
+        "whole": [(0, END_S)],
+        "parts": [(0, cut, later, END_S)],
+        "anew": [(0, cut), (cut, later), (later, END_S)],
+        "latest first": [(later, END_S), (cut, later), (0, cut)],
+        "again": [(0, END_S), (0, cut, later)],
+    }
     found = {way: spans(read(server, made_lake(tmp_path / way), *imports)) for way, imports in ways.items()}
     for rows in found.values():
         for gpu in GPUS:

@@ -170,9 +170,11 @@ def surf(browser: Browser, address: str) -> Iterator[Surf]:
 
     def window(width: int = 1440, scheme: str = "light", at: str = address, user: str = "") -> Surfer:
         context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme="dark" if scheme == "dark" else "light",
-            reduced_motion="reduce", extra_http_headers={PROXY_HEADER: user} if user else {},
-        )  # fmt: skip
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if scheme == "dark" else "light",
+            reduced_motion="reduce",
+            extra_http_headers={PROXY_HEADER: user} if user else {},
+        )
         context.set_default_timeout(WAIT_MS)
         contexts.append(context)
         surfer = Surfer(context.new_page(), at)
