@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from analytics.decide.review import run_rules
 from analytics.rules import RULES_BY_NAME
 from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import H100, Fleet
+from tests.ledger.recording import Recording
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from _pytest.mark import ParameterSet
 
     from analytics.workloads.model import Finding
+    from fallow import schema
     from tests.findings.conftest import Site
     from tests.findings.scenarios.builder import SimulatedCard
 
@@ -57,18 +62,61 @@ def one_host(
     return fleet
 
 
-def edges(rule: str, *rows: tuple[str, int | Mapping[Any, int], Callable[..., Fleet]]) -> list[ParameterSet]:
-    """Cases of `finds_so_many`: what is promised, how many findings there are by the value at the edge, and the fleet of it.
+Case = tuple[str, "Callable[[], Fleet]", int]
+"""What is promised, a fleet, and how many findings there are in it."""
 
-    Where the promise has no edge there is one number of findings; a tuple is several arguments.
+
+def edges(
+    rule: str, *rows: tuple[str, int | Mapping[Any, int], Callable[..., Fleet]], apart: bool = False
+) -> ParameterSet:
+    """The cases of a rule for `finds_so_many`: what is promised, how many findings there are by the value at the edge, and the fleet of it.
+
+    Where the promise has no edge there is one number of findings; a tuple is several arguments. A rule that compares users
+    or cards of a whole site has its cases `apart`.
     """
-    cases = []
+    cases: list[Case] = []
     for promise, counts, build in rows:
         for value, count in ({(): counts} if isinstance(counts, int) else counts).items():
             made = partial(build, *value) if isinstance(value, tuple) else partial(build, value)
-            cases.append(pytest.param(rule, made, count, id=f"{rule}: {promise} {value if value != () else ''}"))
-    return cases
+            cases.append((f"{promise} {value if value != () else ''}".strip(), made, count))
+    return pytest.param(rule, cases, apart, id=rule)
 
 
-def finds_so_many(rule: str, build: Callable[[], Fleet], count: int) -> None:
-    assert len(found(rule, build())) == count
+def finds_so_many(rule: str, cases: Sequence[Case], *, apart: bool) -> None:
+    """Unless they are apart, the fleets of one length and pace are one site: the rule runs once over all of them."""
+    sites: dict[object, list[tuple[int, Fleet]]] = {}
+    for number, (_, build, _) in enumerate(cases):
+        fleet = build()
+        key = number if apart else (fleet.start_ms, fleet.interval_ms, fleet.process_interval_ms)
+        sites.setdefault(key, []).append((number, fleet))
+    counts = Counter(
+        int(NUMBER.findall(finding.gpus[0])[0])
+        for fleets in sites.values()
+        for finding in found(rule, together(fleets))
+    )
+    assert [(promise, counts[number]) for number, (promise, _, _) in enumerate(cases)] == [
+        (promise, count) for promise, _, count in cases
+    ]
+
+
+NUMBER = re.compile(r"(\d{3})$")
+NAMES = ("gpu", "parent_gpu", "pool", "user", "account", "slurm_account", "slurm_job_id", "allocation_id", "namespace")
+"""Columns whose names get the number of their fleet, so that no fleet knows of another."""
+
+
+def together(fleets: Sequence[tuple[int, Fleet]], host: str = "{}-{:03}") -> Recording:
+    """One site with all these fleets, whose names end with three digits of their number."""
+    site = Recording()
+    for number, fleet in fleets:
+        for table, name, rows in fleet.recording().tables():
+            site.add(table, host.format(name, number), numbered(rows, table, number))
+    return site
+
+
+def numbered(rows: pa.Table, table: schema.LakeTable, number: int) -> pa.Table:
+    """The rows with the number at the end of their names."""
+    for name in set(NAMES) & set(table.names):
+        values = [value and f"{value}{number:03}" for value in rows[name].to_pylist()]
+        field = rows.schema.field(name)
+        rows = rows.set_column(rows.schema.get_field_index(name), field, pa.array(values, field.type))
+    return rows

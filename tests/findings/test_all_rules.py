@@ -8,7 +8,6 @@ import shlex
 import sys
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 
 from analytics.decide.review import run_rules
@@ -19,24 +18,20 @@ from analytics.workloads.finding_parts import findings_of
 from analytics.workloads.model import CATEGORIES
 from tests.core import pages
 from tests.findings.conftest import context_of
+from tests.findings.one_rule import together as fleets_together
 from tests.findings.scenarios.builder import T_END
 from tests.findings.scenarios.suite import EVERY, open_scenario
 from tests.golden.outputs import FIELD, kept
 from tests.lakes import made_lake
-from tests.ledger.recording import Recording
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from analytics.workloads.model import Context, Finding
     from analytics.workloads.rule import Rule
-    from fallow import schema
     from tests.findings.scenarios.situations import Scenario
 
 EACH = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-
-NAMES = ("gpu", "parent_gpu", "pool", "user", "account", "slurm_account", "slurm_job_id", "allocation_id", "namespace")
-"""Columns whose names get the number of their situation, so that no situation knows of another."""
 
 ALONE = {
     "low_efficiency": "large_user_at_a_seventh",
@@ -93,21 +88,11 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> tuple[Context, Context
 
     The names of its hosts are ones that a shell would take apart.
     """
-    site = Recording()
     chosen_ones = {each.name: each for each in map(smallest, (rule for rule in RULES if rule.name not in ALONE))}
-    for number, scenario in enumerate(chosen_ones.values()):
-        for table, host, rows in scenario.fleet().recording().tables():
-            site.add(table, f"{host} '{number}", numbered(rows, table, number))
+    fleets = [(number, scenario.fleet()) for number, scenario in enumerate(chosen_ones.values())]
+    site = fleets_together(fleets, host="{} '{}")
     lake = site.write(made_lake(tmp_path_factory.mktemp("all-rules")))
     return context_of(lake), context_of(site)
-
-
-def numbered(rows: pa.Table, table: schema.LakeTable, number: int) -> pa.Table:
-    for name in set(NAMES) & set(table.names):
-        values = [value and f"{value}{number}" for value in rows[name].to_pylist()]
-        field = rows.schema.field(name)
-        rows = rows.set_column(rows.schema.get_field_index(name), field, pa.array(values, field.type))
-    return rows
 
 
 def alone(scenario: Scenario, folder: Path) -> tuple[Context, Context]:

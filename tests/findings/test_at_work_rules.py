@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from analytics.tables.finding_heading import evidence
-from tests.findings.one_rule import edges, finds_so_many, found, numbers_of, one_host, only_of
+from tests.findings.one_rule import Case, edges, finds_so_many, found, numbers_of, one_host, only_of
 from tests.findings.scenarios.builder import A100_80, GB, H100, Fleet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from tests.findings.scenarios.builder import SimulatedCard
 
@@ -116,7 +115,7 @@ def every_20_min(fleet: Fleet) -> Any:
 
 
 EDGES = [
-    *edges(
+    edges(
         "imbalance",
         ("the spread exceeds a half", {40.0: 1, 45.0: 0, 50.0: 0}, uneven),
         ("it lasts for three hours in a row", {2: 0, 3: 1}, lambda hours: uneven(lambda fleet: fleet.every(6, hours))),
@@ -128,7 +127,7 @@ EDGES = [
             lambda line: uneven(20.0, command=line.split()[0], arguments=line, pod="p", namespace="n"),
         ),
     ),
-    *edges(
+    edges(
         "inefficient",
         ("busy by utilization", {79.0: 0, 80.0: 1}, lambda util: busy(util=util, sm=10.0, power_w=600.0)),
         ("few SMs", {39.0: 1, 40.0: 0}, lambda sm: busy(sm=sm, power_w=600.0)),
@@ -138,7 +137,7 @@ EDGES = [
         ("a server on a card that does not say is not judged", 0, lambda: busy(A100_80, power_w=150.0, command="vllm")),
         ("an unknown limit says nothing", 0, no_power_limit),
     ),
-    *edges(
+    edges(
         "input_starved",
         ("utilization is middling", {9.0: 0, 11.0: 1, 69.0: 1, 71.0: 0}, at_a_limit),
         ("more than a GPU-day", {24: 0, 25: 1}, lambda hours: at_a_limit(40.0, days=hours / 24)),
@@ -154,15 +153,16 @@ EDGES = [
             offloading,
         ),
     ),
-    *edges(
+    edges(
         "low_efficiency",
         ("a quarter is low", {24.0: 1, 25.0: 1, 26.0: 0}, lambda util: one_host(days=3, util=util)),
         ("more than fifty GPU-hours", {50: 0, 51: 1}, lambda hours: one_host(days=hours / 24, util=10.0)),
         ("two percent of all hours", {49: 1, 50: 0}, small_user),
         ("allocated time without a process is another rule's", 0, allocated_and_half_used),
         ("display servers are no users", 0, lambda: one_host(days=3, util=1.0, kind="graphics", command="Xorg")),
+        apart=True,
     ),
-    *edges(
+    edges(
         "stalls",
         ("share and length", {(1, 11): 0, (1, 10): 1, (10, 60): 1, (11, 60): 0, (6, 12): 1, (7, 12): 0}, stalling),
         ("ten of them are needed", {9 / 72: 0, 10 / 72: 1}, lambda days: stalling(4, 20, days=days)),
@@ -174,7 +174,7 @@ EDGES = [
             lambda: one_host(interval_s=60, util=every_20_min, command="tritonserver"),
         ),
     ),
-    *edges(
+    edges(
         "throttled",
         ("heat for a tenth of the active time", {0.09: 0, 0.11: 1}, lambda share: throttled(sw_thermal=share)),
         ("hardware slowdown for a tenth", {0.09: 0, 0.11: 1}, lambda share: throttled(hw_thermal=share)),
@@ -186,9 +186,9 @@ EDGES = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "build", "count"), EDGES)
-def test_where_a_rule_begins_and_ends(rule: str, build: Callable[[], Fleet], count: int) -> None:
-    finds_so_many(rule, build, count)
+@pytest.mark.parametrize(("rule", "cases", "apart"), EDGES)
+def test_where_a_rule_begins_and_ends(rule: str, cases: list[Case], *, apart: bool) -> None:
+    finds_so_many(rule, cases, apart=apart)
 
 
 def test_imbalance_says_who_lags_behind_and_by_how_much() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.findings.one_rule import edges, finds_so_many, found, numbers_of, one_host, only_of
+from tests.findings.one_rule import Case, edges, finds_so_many, found, numbers_of, one_host, only_of
 from tests.findings.scenarios.builder import H100, Fleet
 from tests.findings.scenarios.situations import train
 
@@ -65,20 +65,23 @@ def lull_of_everybody() -> Fleet:
     return fleet
 
 
-EDGES = edges(
-    "ending",
-    ("a gap of two days", 0, lambda: held_by_bob(by_day(2))),
-    ("who is back after weeks", 0, back_after_weeks),
-    ("a fall to more than a fifth", 0, lambda: faded_to(0.21)),
-    ("a new process is no end", {47: 0, 49: 1}, with_a_new_process),
-    ("what is not held any more is nobody's", 0, given_back),
-    ("a lull of everybody is no end", 0, lull_of_everybody),
-)
+EDGES = [
+    edges(
+        "ending",
+        ("a gap of two days", 0, lambda: held_by_bob(by_day(2))),
+        ("who is back after weeks", 0, back_after_weeks),
+        ("a fall to more than a fifth", 0, lambda: faded_to(0.21)),
+        ("a new process is no end", {47: 0, 49: 1}, with_a_new_process),
+        ("what is not held any more is nobody's", 0, given_back),
+        ("a lull of everybody is no end", 0, lull_of_everybody),
+        apart=True,
+    )
+]
 
 
-@pytest.mark.parametrize(("rule", "build", "count"), EDGES)
-def test_where_a_rule_begins_and_ends(rule: str, build: Callable[[], Fleet], count: int) -> None:
-    finds_so_many(rule, build, count)
+@pytest.mark.parametrize(("rule", "cases", "apart"), EDGES)
+def test_where_a_rule_begins_and_ends(rule: str, cases: list[Case], *, apart: bool) -> None:
+    finds_so_many(rule, cases, apart=apart)
 
 
 @pytest.mark.parametrize(

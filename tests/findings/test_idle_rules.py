@@ -9,7 +9,7 @@ import pytest
 
 from fallow.clock import DAY_MS, HOUR_MS
 from tests.findings.conftest import BUSY, DAY, FREE, HOUR, idle_findings, only
-from tests.findings.one_rule import edges, finds_so_many, found, numbers_of, one_host, only_of
+from tests.findings.one_rule import Case, edges, finds_so_many, found, numbers_of, one_host, only_of
 from tests.findings.scenarios.builder import H100, T_END, Fleet
 from tests.findings.scenarios.situations import train
 from tests.ledger.rows import GB, allocation, device, fill, ms, processes, samples
@@ -86,7 +86,7 @@ def on_two_hosts(util: tuple[float, ...]) -> Fleet:
 
 
 EDGES = [
-    *edges(
+    edges(
         "reserved_unused",
         ("a job from the shortest length of held on", {55: 0, 60: 1}, lambda minutes: allocated(minutes / 1440)),
         (
@@ -95,7 +95,7 @@ EDGES = [
             lambda days: allocated(days, scheduler="csv", allocation_id="c"),
         ),
     ),
-    *edges(
+    edges(
         "partial_use",
         (
             "bare processes belong together by parent and start",
@@ -126,9 +126,9 @@ EDGES = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "build", "count"), EDGES)
-def test_where_a_rule_begins_and_ends(rule: str, build: Callable[[], Fleet], count: int) -> None:
-    finds_so_many(rule, build, count)
+@pytest.mark.parametrize(("rule", "cases", "apart"), EDGES)
+def test_where_a_rule_begins_and_ends(rule: str, cases: list[Case], *, apart: bool) -> None:
+    finds_so_many(rule, cases, apart=apart)
 
 
 COMMANDS = [

@@ -14,7 +14,7 @@ from analytics.intervals import merge
 from analytics.tables.finding_heading import evidence
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, utc_day
 from fallow.schema import DEVICE
-from tests.findings.one_rule import edges, finds_so_many, found, numbers_of, one_host, only_of
+from tests.findings.one_rule import Case, edges, finds_so_many, found, numbers_of, one_host, only_of
 from tests.findings.scenarios.builder import A100_80, H100, T_END, Fleet, Gpu
 from tests.findings.scenarios.situations import train
 from tests.ledger.rows import device, write
@@ -93,20 +93,22 @@ def namespace_of_a_pod() -> Fleet:
 
 
 EDGES = [
-    *edges(
+    edges(
         "releasable_pool",
         ("a pool of less than a host has no reserve", {7: 0, 8: 1}, small_pool),
         ("hours that nobody saw are no history", 0, hours_that_nobody_saw),
+        apart=True,
     ),
-    *edges(
+    edges(
         "slow_uptake",
         ("a ramp is not judged within two weeks", 0, lambda: added(13, lambda fleet: fleet.daily(0, 2))),
         ("a fleet that rests is no measure", 0, lambda: added(18, lambda fleet: fleet.daily(0, 2), fleet_work=False)),
         ("what was there from the start is not new", 0, lambda: added(23.5)),
         ("first use within a week", 0, lambda: added(12, lambda fleet: fleet.between(-12 + 6.9))),
         ("a ramp to half of the fleet", 0, lambda: added(18, lambda fleet: fleet.daily(0, 13))),
+        apart=True,
     ),
-    *edges(
+    edges(
         "blind_spot",
         ("a silent host from 24 GPU-hours on", 0, lambda: two_hosts(5, -11 / 24)),
         ("unknown time by its share", 0, lambda: two_hosts(5, 1, 1 + 11 / 24)),
@@ -114,17 +116,19 @@ EDGES = [
         ("few hours are not worth a visit", 0, lambda: two_hosts(1.5, 0.5, 0.5 + 11.9 / 24)),
         ("an empty GPU needs no utilization", 0, unmeasured),
         ("a namespace says whom to ask", 0, namespace_of_a_pod),
+        apart=True,
     ),
-    *edges(
+    edges(
         "hoarding",
         ("without a file of owners nothing is said", 0, lambda: one_host(H100, 4, days=15, interval_s=3600, util=0.0)),
+        apart=True,
     ),
 ]
 
 
-@pytest.mark.parametrize(("rule", "build", "count"), EDGES)
-def test_where_a_rule_begins_and_ends(rule: str, build: Callable[[], Fleet], count: int) -> None:
-    finds_so_many(rule, build, count)
+@pytest.mark.parametrize(("rule", "cases", "apart"), EDGES)
+def test_where_a_rule_begins_and_ends(rule: str, cases: list[Case], *, apart: bool) -> None:
+    finds_so_many(rule, cases, apart=apart)
 
 
 # --- what a pool needs at once -----------------------------------------------------------------------------------------

@@ -12,12 +12,11 @@ from agent.nvml.ring import Timeline
 from analytics.cards import card, cards
 from analytics.tables.finding_heading import evidence
 from analytics.workloads.cards import Demand, Offer, Shelf, job_kind, product_label, slurm_type
-from tests.findings.one_rule import edges, finds_so_many, found, numbers_of, only_of
+from tests.findings.one_rule import Case, edges, finds_so_many, found, numbers_of, only_of
 from tests.findings.scenarios.builder import A100_40, A100_80, GB, H100, L40S, V100, Fleet
 from tests.findings.scenarios.situations import train
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -57,7 +56,7 @@ def on_26_cards(minutes: int) -> Fleet:
 
 
 EDGES = [
-    *edges(
+    edges(
         "compute_oversized",
         ("utilization above 0 and at most 20 %", {0.0: 0, 1.0: 1, 20.0: 1, 21.0: 0}, lambda util: light(util=util)),
         (
@@ -71,7 +70,7 @@ EDGES = [
             lambda: light(mem_gb=lambda fleet: np.where(fleet.between(1, 1.01), 0.98 * H100.mem_total_bytes / GB, 9.0)),
         ),
     ),
-    *edges(
+    edges(
         "memory_oversized",
         ("the card has twice the need", {37.34: 1, 37.35: 0}, lambda gb: small(None, L40S, util=50.0, mem_gb=gb)),
         (
@@ -86,9 +85,9 @@ EDGES = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "build", "count"), EDGES)
-def test_where_a_rule_begins_and_ends(rule: str, build: Callable[[], Fleet], count: int) -> None:
-    finds_so_many(rule, build, count)
+@pytest.mark.parametrize(("rule", "cases", "apart"), EDGES)
+def test_where_a_rule_begins_and_ends(rule: str, cases: list[Case], *, apart: bool) -> None:
+    finds_so_many(rule, cases, apart=apart)
 
 
 # --- another card ------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from analytics.rules.preallocated import CacheUse, bytes_per_parameter, parameters_of
 from fallow.clock import HOUR_MS
-from tests.findings.one_rule import edges, finds_so_many, found, one_host, only_of
+from tests.findings.one_rule import Case, edges, finds_so_many, found, one_host, only_of
 from tests.findings.scenarios.builder import A100_80, GB, H100, L40S, T4, Fleet
 from tests.findings.scenarios.situations import serve, train
 
@@ -56,19 +56,21 @@ def served(used: float, model: str = "meta-llama/Llama-3.1-8B-Instruct") -> Flee
 
 FRAMEWORKS = {0.72: 0, 0.735: 1, 0.765: 1, 0.78: 0, 0.87: 0, 0.885: 1, 0.935: 1, 0.945: 0, 0.955: 1, 1.0: 1}
 
-EDGES = edges(
-    "preallocated",
-    ("shares that frameworks take", FRAMEWORKS, reserving),
-    ("flat is below one percent", {0.6: 1, 0.7: 0}, breathing),
-    ("what a framework reserves is there at once", {0.96 * 0.75: 0, 0.98 * 0.75: 1}, grows_to_three_quarters),
-    ("of a process that was there before nobody knows", 0, lambda: reserving(0.75, begins=0)),
-    ("a full cache is no reserve", {0.89: 1, 0.91: 0}, served),
-)
+EDGES = [
+    edges(
+        "preallocated",
+        ("shares that frameworks take", FRAMEWORKS, reserving),
+        ("flat is below one percent", {0.6: 1, 0.7: 0}, breathing),
+        ("what a framework reserves is there at once", {0.96 * 0.75: 0, 0.98 * 0.75: 1}, grows_to_three_quarters),
+        ("of a process that was there before nobody knows", 0, lambda: reserving(0.75, begins=0)),
+        ("a full cache is no reserve", {0.89: 1, 0.91: 0}, served),
+    )
+]
 
 
-@pytest.mark.parametrize(("rule", "build", "count"), EDGES)
-def test_where_a_rule_begins_and_ends(rule: str, build: Callable[[], Fleet], count: int) -> None:
-    finds_so_many(rule, build, count)
+@pytest.mark.parametrize(("rule", "cases", "apart"), EDGES)
+def test_where_a_rule_begins_and_ends(rule: str, cases: list[Case], *, apart: bool) -> None:
+    finds_so_many(rule, cases, apart=apart)
 
 
 def test_jax_in_numbers_and_tensorflow_has_a_variable_of_its_own() -> None:
