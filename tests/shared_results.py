@@ -59,6 +59,13 @@ def sharing(*, is_kept: bool = True) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_ledger_for_many_looks() -> Iterator[None]:
+    """For a conftest, whose folder's tests ask one lake many things."""
+    with sharing():
+        yield
+
+
 def forget_results() -> None:
     """Has the next look compute anew."""
     _results.clear()

@@ -25,21 +25,20 @@ from tests.lakes import made_lake
 from tests.ledger.rows import device, processes, samples, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import polars as pl
 
     from fallow.lake import Lake
 
-HOSTS = ("good", "bad")
 DAY_S = 86_400
 _HOUR_S = 3_600
 
 
-def small_lake(folder: Path) -> Lake:
-    """Two hosts of two GPUs, two days of two hours in four files a day each: `good` is never touched, of `bad` one file is."""
+def small_lake(folder: Path, bad: Iterable[str] = ("bad",)) -> Lake:
+    """Hosts of two GPUs, two days of two hours in four files a day each: `good` is never touched, of each bad one a file is."""
     lake = made_lake(folder)
-    for host in HOSTS:
+    for host in ("good", *bad):
         gpus = [f"GPU-{host}-{number}" for number in range(2)]
         rows = []
         for day, gpu in product(range(2), gpus):
@@ -51,9 +50,9 @@ def small_lake(folder: Path) -> Lake:
     return lake
 
 
-def victim(lake: Lake, table: str = "gpu") -> Path:
-    """A file of the host `bad`: the second of its first day."""
-    files = lake.files(table, hosts=["bad"])
+def victim(lake: Lake, table: str = "gpu", host: str = "bad") -> Path:
+    """A file of the host: the second of its first day."""
+    files = lake.files(table, hosts=[host])
     return Path(files[min(1, len(files) - 1)].url)
 
 

@@ -25,17 +25,11 @@ from fallow.lake import Lake
 from tests.dashboard.acting import FROM_HERE, Held, Pages, held_lake
 from tests.dashboard.sites import UNTIL_MS, Site, configured, fleet_lake_of, inputs_of, planned_site
 from tests.lakes import made_lake
-from tests.shared_results import sharing
+from tests.shared_results import one_ledger_for_many_looks
 
-__all__ = ["UNTIL_MS", "inputs_of"]
+__all__ = ["UNTIL_MS", "inputs_of", "one_ledger_for_many_looks"]
 
 HIRO = Reader("hiro", VIEWER, "vision")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_ledger_for_many_looks() -> Iterator[None]:
-    with sharing():
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -12,19 +12,15 @@ from tests.delivery.hands import Hands
 from tests.delivery.mail_server import Mailbox, mail_server
 from tests.delivery.receiver import Receiver
 from tests.in_process import run_in_process
-from tests.shared_results import sharing
+from tests.shared_results import one_ledger_for_many_looks
+
+__all__ = ["one_ledger_for_many_looks"]
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from tests.conftest import RunFallow
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_ledger_for_many_looks() -> Iterator[None]:
-    with sharing():
-        yield
 
 
 @pytest.fixture(autouse=True)

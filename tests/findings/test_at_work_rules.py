@@ -12,7 +12,6 @@ from tests.findings.one_rule import Case, edges, finds_so_many, found, numbers_o
 from tests.findings.scenarios.builder import A100_80, GB, H100, Fleet
 
 if TYPE_CHECKING:
-
     from tests.findings.scenarios.builder import SimulatedCard
 
 JOB = {"slurm_job_id": "7"}

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analytics.inventory import load_inventory
+from analytics.quality.model import MOST_NAMED
 from analytics.quality.remarks import data_quality
 from analytics.window import Inputs, load_window_ledger
 from fallow import config, parquet, schema
@@ -51,28 +52,34 @@ def states(lake: Lake) -> pl.DataFrame:
 QUICK = """garbage; pipe; link to a device; 10 million nulls; 300,000 long texts; other types; two columns of one name;
 text that is not UTF-8; 5,000 groups in one another; rows that the footer denies"""
 """Faults of `make test`, each caught in a place of its own; `make test-all` tries the others."""
+OTHERS = [kind for kind in FILE_FAULTS if kind not in QUICK]
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.long) for kind in FILE_FAULTS]
-)
-def test_a_bad_file_is_left_out_and_all_others_are_read(kind: str, lake: Lake, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kinds", [QUICK.replace("\n", " ").split("; "), pytest.param(OTHERS, marks=pytest.mark.long)])
+def test_bad_files_of_every_kind_are_left_out_and_all_others_are_read(kinds: list[str], tmp_path: Path) -> None:
+    """A lake with a host for each kind, one of whose files is bad."""
+    hosts = {f"bad-{number:02}": FILE_FAULTS[kind] for number, kind in enumerate(kinds)}
+    lake = small_lake(tmp_path / "lake", hosts)
     without = Lake.at(str(shutil.copytree(lake.root, tmp_path / "without")))
-    befall, fault = FILE_FAULTS[kind]
-    bad = victim(lake)
-    befall(bad)
-    victim(without).unlink()
+    bad = {host: victim(lake, host=host) for host in hosts}
+    for host, (befall, _) in hosts.items():
+        victim(without, host=host).unlink()
+        befall(bad[host])
     assert states(lake).equals(states(without))
-    (said,) = remarks(lake)
-    assert remarks(lake) == [said], "what is kept says the same"
-    assert said.startswith("bad: 1 file of the table gpu on 2026-11-20 is left out (")
+    said = remarks(lake)
+    assert remarks(lake) == said, "what is kept says the same"
     unknown = r"at most \d+\.\d GPU-hours of the GPUs known then are unknown \(\d+\.\d % of their time in the"
-    assert re.search(unknown, said)
-    assert lake.root not in said
+    told = rf"(bad-\d+): 1 file of the table gpu on 2026-11-20 is left out \(.*{unknown}"
+    *each_host, others = said
+    assert [found and found[1] for found in (re.match(told, each) for each in each_host)] == [*hosts][:MOST_NAMED]
+    number = len(hosts) - MOST_NAMED
+    assert others.startswith(f"{number} more files of {number} hosts are left out")
+    assert lake.root not in " ".join(said)
     checked = run_in_process("lake", "check", "--lake", lake.root, "--json")
     assert checked.returncode == 1
-    (named,) = json.loads(checked.stdout)["tables"]["left_out"]["rows"]
-    assert (named["fault"], str(bad) in named["message"]) == (fault, True)
+    named = json.loads(checked.stdout)["tables"]["left_out"]["rows"]
+    faults = {host: each["fault"] for host, path in bad.items() for each in named if str(path) in each["message"]}
+    assert (len(named), faults) == (len(hosts), {host: fault for host, (_, fault) in hosts.items()})
 
 
 def test_what_two_bad_files_of_a_host_leave_unknown_is_told_once(lake: Lake) -> None:
