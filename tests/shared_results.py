@@ -35,6 +35,9 @@ _MOST = 24
 _WHAT_PEOPLE_DID = ("action", "annotation", "delivery")
 """Tables that neither the ledger nor the rules read."""
 
+_OF_MESSAGES = ("dashboard.", "mail.", "report.contacts", "report.language", "report.opt_out", "webhook.")
+"""Settings that say to whom findings go and how, and change none."""
+
 _results: OrderedDict[Hashable, Any] = OrderedDict()
 
 
@@ -98,7 +101,7 @@ def _shared_findings(inputs: Any, ledger: Any, inventory: Any = None, now_ms: in
     now_ms = SystemClock().now_ms() if now_ms is None else now_ms
 
     def key() -> Hashable:
-        parts = (_site(inputs), ledger.summary.since_ms, ledger.end_ms)
+        parts = (_site(inputs, without=_OF_MESSAGES), ledger.summary.since_ms, ledger.end_ms)
         return ("findings", inputs.lake.root, _files(inputs.lake.root), parts, now_ms // (5 * MINUTE_MS))
 
     found = _once(key, lambda: _find(inputs, ledger, inventory, now_ms))
@@ -120,9 +123,9 @@ def _shared_report(inputs: Any, ledger: Any, asked: Any = None) -> Any:
 _load, _find, _build = build.load_ledger, review.find_in_window, report.build_report
 
 
-def _site(inputs: Any) -> Hashable:
+def _site(inputs: Any, without: tuple[str, ...] = ("report.language",)) -> Hashable:
     """The settings that figures rest on, the tables that they name, and the window."""
-    values = {name: str(value) for name, value in inputs.settings.values.items() if name != "report.language"}
+    values = {name: str(value) for name, value in inputs.settings.values.items() if not name.startswith(without)}
     tables = tuple(_stamp(value) for _, value in sorted(values.items()) if value.startswith("/"))
     return (tuple(sorted(values.items())), tables, repr(inputs.window))
 
