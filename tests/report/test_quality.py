@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from analytics.inventory import load_inventory
+from analytics.quality.remarks import data_quality
 from fallow import schema
+from tests.ledger.recording import opened
 from tests.ledger.rows import GB, allocation, device, fill, ms, processes, samples, write
 from tests.report.conftest import BUSY, DAY, FREE, HOUR
 
@@ -23,13 +26,14 @@ AGO = -90 * DAY  # well in the past, so that nothing is in the future
 
 
 @pytest.fixture
-def remarks(report: Callable[..., Outcome]) -> Callable[..., dict[str, list[str]]]:
-    """Sentences per kind of remark."""
+def remarks() -> Remarks:
+    """Sentences per kind of remark, as a report over the window has them."""
 
-    def read(lake: Lake, *arguments: str) -> dict[str, list[str]]:
+    def read(lake: Lake, until: str | None = None) -> dict[str, list[str]]:
+        inputs, ledger = opened(lake, until=until)
         found: dict[str, list[str]] = {}
-        for each in json.loads(report(lake, "--format", "json", *arguments).out)["tables"]["data_quality"]["rows"]:
-            found.setdefault(each["kind"], []).append(each["sentence"])
+        for each in data_quality(inputs, ledger, load_inventory(lake)):
+            found.setdefault(each.kind, []).append(each.sentence)
         return found
 
     return read
@@ -104,7 +108,7 @@ def test_silent_hosts_are_named_up_to_five_the_longest_silent_first(lake: Lake, 
     sentences = remarks(lake)["silent"]
     assert [sentence[:2] for sentence in sentences[:5]] == ["h0", "h1", "h2", "h3", "h4"]
     assert sentences[5] == "1 more host silent at the end of the window; later time is not in any sum"
-    assert remarks(lake, "--until", "2026-08-22T01:00Z").get("silent") is None
+    assert remarks(lake, "2026-08-22T01:00Z").get("silent") is None
 
 
 def test_how_the_figures_were_come_by(lake: Lake, remarks: Remarks) -> None:
@@ -272,8 +276,8 @@ def test_values_that_contradict_each_other_are_named_by_source_and_hours(lake: L
 def test_each_flaw_is_one_remark_and_no_other(lake: Lake, remarks: Remarks, kind: str) -> None:
     made, words = ONE_REMARK[kind]
     made(lake)
-    window = ("--until", "2026-08-22T05:30Z") if kind == "shared_host_name" else ()
-    ((found, (sentence,)),) = remarks(lake, *window).items()
+    until = "2026-08-22T05:30Z" if kind == "shared_host_name" else None
+    ((found, (sentence,)),) = remarks(lake, until).items()
     assert found == kind
     assert sentence.startswith(words)
 
