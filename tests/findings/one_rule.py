@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -89,17 +88,12 @@ def finds_so_many(rule: str, cases: Sequence[Case], *, apart: bool) -> None:
         fleet = build()
         key = number if apart else (fleet.start_ms, fleet.interval_ms, fleet.process_interval_ms)
         sites.setdefault(key, []).append((number, fleet))
-    counts = Counter(
-        int(NUMBER.findall(finding.gpus[0])[0])
-        for fleets in sites.values()
-        for finding in found(rule, together(fleets))
-    )
+    counts = Counter(number_of(finding) for fleets in sites.values() for finding in found(rule, together(fleets)))
     assert [(promise, counts[number]) for number, (promise, _, _) in enumerate(cases)] == [
         (promise, count) for promise, _, count in cases
     ]
 
 
-NUMBER = re.compile(r"(\d{3})$")
 NAMES = ("gpu", "parent_gpu", "pool", "user", "account", "slurm_account", "slurm_job_id", "allocation_id", "namespace")
 """Columns whose names get the number of their fleet, so that no fleet knows of another."""
 
@@ -111,6 +105,11 @@ def together(fleets: Sequence[tuple[int, Fleet]], host: str = "{}-{:03}") -> Rec
         for table, name, rows in fleet.recording().tables():
             site.add(table, host.format(name, number), numbered(rows, table, number))
     return site
+
+
+def number_of(finding: Finding) -> int:
+    """The fleet of `together` that a finding is about."""
+    return int(finding.gpus[0][-3:])
 
 
 def numbered(rows: pa.Table, table: schema.LakeTable, number: int) -> pa.Table:

@@ -72,26 +72,27 @@ def test_an_interval_over_midnight_is_one_and_ends_with_the_newest_lists(site: R
     assert (each.gpus, each.next_command) == (("a", "b"), "ssh h1 kill 1 2")
 
 
-@pytest.mark.parametrize(
-    ("host", "owner", "command"),
-    [
-        ("h1", {"slurm_job_id": "123", "pod": "p"}, "scancel 123"),
-        ("h1", {"slurm_job_id": "1; rm -rf /"}, "scancel '1; rm -rf /'"),
-        ("h1", {"slurm_job_id": "-f"}, "scancel -- -f"),
-        ("h1", {"pod": "nb-0", "namespace": "lab"}, "kubectl delete pod -n lab nb-0"),
-        ("h1", {"pod": "nb-0"}, "kubectl delete pod -n default nb-0"),
-        ("h1", {"pod": "--all", "namespace": "$(x)"}, "kubectl delete pod -n '$(x)' -- --all"),
-        ("gpu 1", {}, "ssh 'gpu 1' kill 4711"),
-        ("-oProxyCommand=x", {}, "ssh -- -oProxyCommand=x kill 4711"),
-        ("ü", {}, "ssh 'ü' kill 4711"),
-        ("a'b", {}, """ssh 'a'"'"'b' kill 4711"""),
-    ],
-)
-def test_the_next_command_is_that_of_what_runs_the_work_and_odd_names_are_one_harmless_word(
-    site: Recording, host: str, owner: dict[str, str], command: str
-) -> None:
-    fill(site, held("a", 0, 2 * HOUR), lists("a", 0, 2 * HOUR, **owner), host=host)
-    assert only(site).next_command == command
+NEXT_COMMANDS: dict[str, tuple[dict[str, str], str]] = {
+    "h1": ({"slurm_job_id": "123", "pod": "p"}, "scancel 123"),
+    "h2": ({"slurm_job_id": "1; rm -rf /"}, "scancel '1; rm -rf /'"),
+    "h3": ({"slurm_job_id": "-f"}, "scancel -- -f"),
+    "h4": ({"pod": "nb-0", "namespace": "lab"}, "kubectl delete pod -n lab nb-0"),
+    "h5": ({"pod": "nb-0"}, "kubectl delete pod -n default nb-0"),
+    "h6": ({"pod": "--all", "namespace": "$(x)"}, "kubectl delete pod -n '$(x)' -- --all"),
+    "gpu 1": ({}, "ssh 'gpu 1' kill 4711"),
+    "-oProxyCommand=x": ({}, "ssh -- -oProxyCommand=x kill 4711"),
+    "ü": ({}, "ssh 'ü' kill 4711"),
+    "a'b": ({}, """ssh 'a'"'"'b' kill 4711"""),
+}
+"""By host: what the processes say of themselves, and the command."""
+
+
+def test_the_next_command_is_that_of_what_runs_the_work_and_odd_names_are_one_harmless_word(site: Recording) -> None:
+    for host, (owner, _) in NEXT_COMMANDS.items():
+        own = {"user": f"user of {host}"} | owner  # for one user's jobs and GPUs look at each other
+        fill(site, held(f"on {host}", 0, 2 * HOUR), lists(f"on {host}", 0, 2 * HOUR, **own), host=host)
+    found = {each.host: each.next_command for each in idle_findings(site)}
+    assert found == {host: command for host, (_, command) in NEXT_COMMANDS.items()}
 
 
 @pytest.mark.parametrize(

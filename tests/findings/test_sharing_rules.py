@@ -10,7 +10,8 @@ import pytest
 from analytics.workloads.finding_parts import ESTIMATED, SAVES_IN_A_PACKING
 from analytics.workloads.mig_profiles import first_fit, fits
 from analytics.workloads.sharing import CardSharer, groups, together
-from tests.findings.one_rule import found, only_of
+from tests.findings.one_rule import found, number_of, only_of
+from tests.findings.one_rule import together as one_site
 from tests.findings.scenarios.builder import A30, A100_80, GB, H100, L40S, Fleet
 from tests.findings.scenarios.situations import serve, train
 
@@ -64,25 +65,29 @@ def test_without_sm_activity_a_part_is_to_be_tried() -> None:
     assert any("nvidia.com/mig-2g.20gb: 1" in note for note in each.notes)
 
 
-@pytest.mark.parametrize(
-    ("sm_pct", "mem_gb", "profiles"),
-    [
-        (13.5, 8.0, ["1g.10gb"]),
-        (14.5, 8.0, ["2g.20gb"]),  # more than a seventh
-        (13.5, 9.0, ["1g.20gb"]),  # more memory with its margin than an eighth
-        (27.5, 16.0, ["2g.20gb"]),
-        (28.5, 16.0, ["3g.40gb"]),
-        (41.5, 30.0, ["3g.40gb"]),
-        (42.5, 30.0, ["4g.40gb"]),
-        (56.0, 33.0, ["4g.40gb"]),
-        (57.5, 30.0, []),
-        (10.0, 33.5, []),
-    ],
-)
-def test_the_first_profile_that_holds_both(sm_pct: float, mem_gb: float, profiles: list[str]) -> None:
-    fleet = part(util=95.0, sm=sm_pct, mem_gb=mem_gb)
-    fleet.gpus[0].override(fleet.always, dram_active_pct=5.0)
-    assert [each.evidence.numbers["mig_profile"] for each in found("mig_fit", fleet)] == profiles
+PROFILES = [
+    (13.5, 8.0, "1g.10gb"),
+    (14.5, 8.0, "2g.20gb"),  # more than a seventh
+    (13.5, 9.0, "1g.20gb"),  # more memory with its margin than an eighth
+    (27.5, 16.0, "2g.20gb"),
+    (28.5, 16.0, "3g.40gb"),
+    (41.5, 30.0, "3g.40gb"),
+    (42.5, 30.0, "4g.40gb"),
+    (56.0, 33.0, "4g.40gb"),
+    (57.5, 30.0, None),
+    (10.0, 33.5, None),
+]
+
+
+def test_the_first_profile_that_holds_both() -> None:
+    fleets = [part(util=95.0, sm=sm_pct, mem_gb=mem_gb) for sm_pct, mem_gb, _ in PROFILES]
+    for fleet in fleets:
+        fleet.gpus[0].override(fleet.always, dram_active_pct=5.0)
+    there = {number_of(each): each for each in found("mig_fit", one_site(list(enumerate(fleets))))}
+    chosen = [
+        there[number].evidence.numbers["mig_profile"] if number in there else None for number in range(len(fleets))
+    ]
+    assert chosen == [profile for _, _, profile in PROFILES]
 
 
 def test_bandwidth_is_split_like_memory() -> None:
@@ -101,21 +106,18 @@ def test_parts_of_several_gpus_of_a_host_are_one_command() -> None:
     assert only_of("mig_fit", fleet).next_command == "ssh h1 sudo nvidia-smi mig -i GPU-h1-0,GPU-h1-1 -cgi 1g.10gb -C"
 
 
-@pytest.mark.parametrize(("share", "count"), [(0.95, 0), (0.5, 1)])
-@pytest.mark.parametrize(
-    ("column", "said"),
-    [
-        ("sm_active_pct", "SM activity was measured for 50.0 % of the time, 90 % are needed"),
-        ("mem_used_bytes", "memory in use was measured for"),
-    ],
-)
-def test_what_was_read_for_some_of_the_time_is_a_failed_condition(
-    column: str, said: str, share: float, count: int
-) -> None:
-    fleet = part()
-    fleet.gpus[0].override(fleet.between(0, 3 * (1 - share)), **{column: None})
-    failed = only_of("mig_fit", fleet).confidence.failed
-    assert sum(failure.startswith(said) for failure in failed) == count
+def test_what_was_read_for_some_of_the_time_is_a_failed_condition() -> None:
+    told = {
+        "sm_active_pct": "SM activity was measured for 50.0 % of the time, 90 % are needed",
+        "mem_used_bytes": "memory in use was measured for",
+    }
+    cases = [(column, share) for column in told for share in (0.95, 0.5)]
+    fleets = [part() for _ in cases]
+    for fleet, (column, share) in zip(fleets, cases, strict=True):
+        fleet.gpus[0].override(fleet.between(0, 3 * (1 - share)), **{column: None})
+    there = {number_of(each): each.confidence.failed for each in found("mig_fit", one_site(list(enumerate(fleets))))}
+    for number, (column, share) in enumerate(cases):
+        assert any(failure.startswith(told[column]) for failure in there[number]) == (share == 0.5), (column, share)
 
 
 @pytest.mark.parametrize("power", [140.0, None])
