@@ -343,27 +343,32 @@ def test_a_counted_allocation_that_is_at_work_namelessly_takes_no_free_gpu(site:
 # --- pods of one job ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("labels", "value", "ends"),
-    [
-        ('{"training.kubeflow.org/job-name": "t1"}', "t1", False),
-        ('{"batch.kubernetes.io/job-name": "t1"}', "t1", False),
-        ('{"volcano.sh/job-name": "t1"}', "t1", False),
-        ('{"jobset.sigs.k8s.io/jobset-name": "t1"}', "t1", False),
-        ('{"leaderworkerset.sigs.k8s.io/name": "t1"}', "t1", False),
-        ('{"ray.io/cluster": "t1"}', "t1", False),
-        ('{"ray.io/cluster": "t1"}', "t2", True),
-        ('{"app": "t1"}', "t1", True),
-        ("[1]", "t1", True),
-        ("no JSON", "t1", True),
-        ('{"ray.io/cluster": ""}', "", True),
-    ],
-)
-def test_a_worker_whose_job_works_in_another_pod(site: Recording, labels: str, value: str, *, ends: bool) -> None:
-    for name, host, values, own in (("a", "h1", HELD, labels), ("b", "h2", BUSY, labels.replace("t1", value))):
-        pod = {"pod": f"worker-{name}", "namespace": "ml", "pod_labels": own, "container_id": name}
-        fill(site, gpu(name, **values), lists(name, **pod), host=host)
-    assert outcome(only_of("held", site)) == ((True, "kubectl delete pod -n ml worker-a") if ends else (False, LOOK))
+WORKERS = [
+    ('{"training.kubeflow.org/job-name": "t1"}', "t1", False),
+    ('{"batch.kubernetes.io/job-name": "t1"}', "t1", False),
+    ('{"volcano.sh/job-name": "t1"}', "t1", False),
+    ('{"jobset.sigs.k8s.io/jobset-name": "t1"}', "t1", False),
+    ('{"leaderworkerset.sigs.k8s.io/name": "t1"}', "t1", False),
+    ('{"ray.io/cluster": "t1"}', "t1", False),
+    ('{"ray.io/cluster": "t1"}', "t2", True),
+    ('{"app": "t1"}', "t1", True),
+    ("[1]", "t1", True),
+    ("no JSON", "t1", True),
+    ('{"ray.io/cluster": ""}', "", True),
+]
+"""Labels of a pod, the name of the job in those of the other, and whether the first is ended."""
+
+
+def test_a_worker_whose_job_works_in_another_pod(site: Recording) -> None:
+    """Each pair is in a namespace of its own; a job of another namespace is another job."""
+    expected = {}
+    for number, (labels, value, ends) in enumerate(WORKERS):
+        for name, values, own in ((f"a{number}", HELD, labels), (f"b{number}", BUSY, labels.replace("t1", value))):
+            pod = {"pod": f"worker-{name}", "namespace": f"ml{number}", "pod_labels": own, "container_id": name}
+            fill(site, gpu(name, **values), lists(name, **pod), host=f"h-{name}")
+        deleted = (True, f"kubectl delete pod -n ml{number} worker-a{number}")
+        expected[f"h-a{number}"] = deleted if ends else (False, LOOK.replace("h1", f"h-a{number}"))
+    assert {each.host: outcome(each) for each in found("held", site)} == expected
 
 
 @pytest.mark.parametrize(
