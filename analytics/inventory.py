@@ -8,8 +8,7 @@ from functools import cached_property
 
 import polars as pl
 
-from analytics.language.quantities import Number
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Number, tr, tr_many
 from analytics.mig import Instance, slices_of
 from analytics.small_tables import read_small
 from fallow import schema

@@ -10,10 +10,7 @@ from typing import TypeVar
 from analytics.decide.actions import LONGEST_REASON, Action, after_what_is_known, load_actions, record
 from analytics.decide.annotations import ALL, POOL, TEAM, Annotation, add_annotation, remove_annotation
 from analytics.decide.lifecycle import action_sentence, status_of
-from analytics.language.language import SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Moment
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Moment, SentenceList, plain, tr, tr_many
 from analytics.plan.replay.comparisons import SavedScenario, remove_scenario, save_scenario
 from dashboard.access.audit import ACTION, ANNOTATION, REFUSED, SCENARIO, audit, audit_first, in_role
 from dashboard.access.people import PLANNER, NotAllowedError

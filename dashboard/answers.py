@@ -16,9 +16,8 @@ from flask import Request, Response, request
 from analytics.decide.actions import load_actions
 from analytics.decide.answers import KEEP, Answer, days_to_keep, keep_until_ms, record_answer, recorded
 from analytics.delivery.links import PATH, AnswerLinks
-from analytics.language.language import Language
 from analytics.language.languages import CODES, language
-from analytics.language.sentences import tr
+from analytics.language.sentences import Language, tr
 from analytics.render.html.answer import DaysToChoose, answer_form, answer_recorded
 from analytics.window import Inputs
 from dashboard.access.allowances import Allowance

@@ -18,9 +18,7 @@ from types import ModuleType
 
 from analytics.commands.report_edition import format_named
 from analytics.commands.written_file import write_whole
-from analytics.language.language import ENGLISH, Language
-from analytics.language.plain_text import PAGE_COLUMNS, wrap
-from analytics.language.quantities import Amount, GpuHours, from_cents
+from analytics.language.sentences import ENGLISH, PAGE_COLUMNS, Amount, GpuHours, Language, from_cents, wrap
 from analytics.progress import bar
 from analytics.render.report.text import for_text
 from analytics.report.report import Report, build_report

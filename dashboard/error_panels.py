@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dash import dcc, html
 
-from analytics.language.language import Language, Sentence
 from analytics.language.languages import language
-from analytics.language.quantities import Moment
-from analytics.language.sentences import tr
+from analytics.language.sentences import Language, Moment, Sentence, tr
 from dashboard.query import Query
 from dashboard.source import LakeSource
 from dashboard.view import UNREADABLE, Problem, View, problem_of

@@ -7,9 +7,7 @@ from typing import Any
 from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 
 from analytics.decide.actions import actor_words
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Moment
-from analytics.language.sentences import tr
+from analytics.language.sentences import Moment, plain, tr
 from analytics.report.weeks import SPANS
 from analytics.tables.facts import facts
 from analytics.tables.wording import scope_parts

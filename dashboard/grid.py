@@ -21,10 +21,7 @@ from typing import Any
 from dash import html
 from dash_ag_grid import AgGrid  # type: ignore[import-untyped]
 
-from analytics.language.language import Language
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Date, Day, Moment
-from analytics.language.sentences import tr
+from analytics.language.sentences import Date, Day, Language, Moment, plain, tr
 from analytics.tables.table import Column, Kind, Table
 from dashboard.query import Query
 from fallow.clock import from_ms, start_of_day_ms

@@ -11,8 +11,8 @@ from typing import Any
 
 from analytics.decide.actions import load_actions
 from analytics.decide.annotations import Annotation, load_annotations
-from analytics.language.language import Language
 from analytics.language.languages import language
+from analytics.language.sentences import Language
 from analytics.ledger.build import Ledger, newest_kept_ms
 from analytics.ledger.summary import data_end_ms
 from analytics.money.window_money import open_owners, open_prices

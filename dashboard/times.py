@@ -14,8 +14,7 @@ import numpy as np
 from dash import dcc, html
 from numpy.typing import NDArray
 
-from analytics.language.quantities import Date, Moment
-from analytics.language.sentences import tr
+from analytics.language.sentences import Date, Moment, tr
 from dashboard.view import View
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, Window, floor_ms, from_ms, parse_window
 from fallow.errors import UsageError

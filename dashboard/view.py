@@ -9,8 +9,7 @@ from datetime import tzinfo
 from typing import Any, TypeVar
 
 from analytics.decide.annotations import Annotation
-from analytics.language.language import Language
-from analytics.language.sentences import tr
+from analytics.language.sentences import Language, tr
 from analytics.report.model import Whole
 from analytics.report.report import Report
 from analytics.window import WindowLedger

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from analytics.language.languages import language
-from analytics.language.plain_text import plain
+from analytics.language.sentences import plain
 from analytics.render.html.charts import OUTLINES, drawing
 from analytics.tables.chart import Band, Bars, Cells, Chart, Dots, GpuTimeline, Level, Line, Mark, Panel, corners
 from analytics.tables.palette import SHADED

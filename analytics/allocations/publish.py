@@ -12,7 +12,7 @@ from analytics.allocations.model import ReadAllocations
 from analytics.allocations.write import imported_files, merge, time_zones, write
 from analytics.frames import read_frame, typed
 from analytics.importers.publish import Published
-from analytics.language.plain_text import count
+from analytics.language.sentences import count
 from fallow import parquet
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, utc_day
 from fallow.errors import InputError

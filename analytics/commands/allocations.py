@@ -20,8 +20,7 @@ from analytics.capacity.jobs import jobs_of
 from analytics.commands.table_verb import LakeInputs, LakeVerb, Tables, open_window
 from analytics.importers.kinds import add_kinds, open_lake, pseudonyms_of, replaced
 from analytics.inventory import load_inventory
-from analytics.language.plain_text import plain
-from analytics.language.sentences import tr
+from analytics.language.sentences import plain, tr
 from analytics.small_tables import read_small
 from analytics.tables.allocations import allocation_list, allocation_sums, check_tables, request_list
 from analytics.window import READ_MS, load_window_ledger, say_left_out

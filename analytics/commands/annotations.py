@@ -16,8 +16,7 @@ from analytics.decide.annotations import (
     remove_annotation,
 )
 from analytics.language.languages import site_zone
-from analytics.language.plain_text import moment, plain
-from analytics.language.sentences import tr
+from analytics.language.sentences import moment, plain, tr
 from analytics.names import given_name
 from analytics.scope import Scope
 from analytics.tables.annotations import annotation_list

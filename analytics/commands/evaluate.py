@@ -13,8 +13,7 @@ from analytics.evaluation.evaluate import Evaluation, evaluate
 from analytics.evaluation.labels import COLUMNS, gpu_names, read_labels
 from analytics.importers.source import InputLimits
 from analytics.importers.times import check_zone
-from analytics.language.plain_text import count
-from analytics.language.sentences import tr
+from analytics.language.sentences import count, tr
 from analytics.scope import Scope
 from analytics.tables.evaluation import evaluation_tables
 from analytics.workloads.confidence import JUDGED_MIN

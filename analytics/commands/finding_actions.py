@@ -14,7 +14,7 @@ from analytics.decide.actions import Action, actor_words, after_what_is_known, l
 from analytics.decide.lifecycle import status_of
 from analytics.decide.review import review
 from analytics.language.languages import language, site_zone
-from analytics.language.plain_text import moment, plain
+from analytics.language.sentences import moment, plain
 from analytics.render.report.text import for_text, section_text
 from analytics.tables.annotations import action_list
 from analytics.window import HISTORY_MS, Inputs, load_window_ledger, open_inputs

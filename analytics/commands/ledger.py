@@ -9,9 +9,7 @@ from pathlib import Path
 
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs, open_verb
 from analytics.commands.written_file import write_whole
-from analytics.language.plain_text import count, plain
-from analytics.language.quantities import GpuHours
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import GpuHours, count, plain, tr, tr_many
 from analytics.money.accounts import ALLOCATION_GROUPS, GROUPS
 from analytics.money.focus import FOCUS_VERSION, Biller, focus_rows
 from analytics.money.window_money import Money

@@ -7,8 +7,7 @@ import argparse
 from analytics.commands.actor import add_actor_argument
 from analytics.commands.plan_replay import add_change_flags, asked_change
 from analytics.commands.table_verb import PEOPLE, Tables, TableVerb, VerbInputs
-from analytics.language.plain_text import plain
-from analytics.language.sentences import tr
+from analytics.language.sentences import plain, tr
 from analytics.plan.replay.comparisons import (
     SavedScenario,
     as_toml,

@@ -10,8 +10,7 @@ from analytics.commands.prices_import import add_import_arguments, run_import
 from analytics.commands.table_verb import LakeInputs, LakeVerb, Tables, open_settings
 from analytics.commands.written_file import write_out
 from analytics.inventory import Inventory, load_inventory
-from analytics.language.plain_text import count, plain
-from analytics.language.sentences import tr
+from analytics.language.sentences import count, plain, tr
 from analytics.money.costs import Costs
 from analytics.money.offers import load_offers
 from analytics.money.prices import COLUMNS, PriceBook, catalog, priced_as

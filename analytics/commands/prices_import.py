@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 
 from analytics.commands.written_file import write_whole
-from analytics.language.plain_text import plain
+from analytics.language.sentences import plain
 from analytics.money.offers import COLUMNS, import_catalog, merged, offer_lines
 from fallow.config import Config
 from fallow.csv_text import csv_of

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
 from analytics.decide.recommendations import Recommendations
 from analytics.decide.review import WaitingRule, waiting_rules
-from analytics.language.plain_text import plain
-from analytics.language.sentences import tr
+from analytics.language.sentences import plain, tr
 from analytics.ledger.summary import Summary
 from analytics.names import JOINER
 from analytics.tables.facts import whose_prices

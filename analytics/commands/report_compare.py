@@ -9,8 +9,7 @@ from datetime import tzinfo
 
 from analytics.commands.table_verb import LakeInputs, Tables, Verb, open_settings, open_window
 from analytics.inventory import load_inventory, simulated_text
-from analytics.language.language import SentenceList
-from analytics.language.sentences import tr
+from analytics.language.sentences import SentenceList, tr
 from analytics.render.tables import FORMATS
 from analytics.report.compare import Comparisons, compare, window_against
 from analytics.report.coverage import LOOKED_BACK_MS

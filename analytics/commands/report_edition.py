@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 
 from analytics.commands.table_verb import open_settings, open_window
-from analytics.language.language import Language
+from analytics.language.sentences import Language
 from analytics.render.report.formats import FORMATS, Format
 from analytics.report.model import Asked
 from analytics.report.report import Report, build_report

@@ -26,9 +26,8 @@ from analytics.delivery.links import AnswerLinks
 from analytics.delivery.model import SENT, Channel, Delivery, Message
 from analytics.delivery.nudges import Chosen, Contacts, Nudge, Past, Quiet, choose, day_of, pack_nudge
 from analytics.delivery.settings import parse_targets
-from analytics.language.language import Language
 from analytics.language.languages import CODES, language, time_zone
-from analytics.language.plain_text import count, moment, plain
+from analytics.language.sentences import Language, count, moment, plain
 from analytics.ledger.summary import data_end_ms
 from analytics.money.window_money import open_grid
 from analytics.names import JOINER, asked_name

@@ -8,8 +8,7 @@ from math import isfinite
 from pathlib import Path
 
 from analytics.commands.table_verb import Tables, TableVerb, VerbInputs
-from analytics.language.quantities import Number
-from analytics.language.sentences import tr
+from analytics.language.sentences import Number, tr
 from analytics.report.report import Report
 from analytics.sql.session import answer, check_statement, described, names, write_views
 from analytics.tables.table import Column, JsonType, Kind, Table, column

@@ -15,11 +15,8 @@ from functools import cached_property
 from typing import Generic, TypeVar
 
 from analytics.commands.written_file import out_file, write_out
-from analytics.language.language import Language
 from analytics.language.languages import CODES, language
-from analytics.language.plain_text import PAGE_COLUMNS, page_columns
-from analytics.language.quantities import Moment
-from analytics.language.sentences import tr
+from analytics.language.sentences import PAGE_COLUMNS, Language, Moment, page_columns, tr
 from analytics.render.one_screen import SCREEN_LINES
 from analytics.render.tables import FORMATS, PAGES, VerbAnswer, document
 from analytics.report.model import Asked, Whole

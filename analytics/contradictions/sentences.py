@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from analytics.contradictions import verdicts
-from analytics.language.language import Sentence
-from analytics.language.quantities import GpuHours
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import GpuHours, Sentence, tr, tr_many
 
 SENTENCES = {
     verdicts.READINGS_REPEAT: "readings that repeat although one of them cannot stay equal: this time is not observed",

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from analytics.frames import read_frame
-from analytics.language.plain_text import plain
-from analytics.language.sentences import tr
+from analytics.language.sentences import plain, tr
 from fallow import parquet, schema
 from fallow.actors import ANONYMOUS, LINK, PERSON, TOKEN, Actor, actor_of, shown_name
 from fallow.clock import DAY_MS, utc_day

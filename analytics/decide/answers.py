@@ -9,9 +9,7 @@ from datetime import date, timedelta, tzinfo
 
 from analytics.decide.actions import Action, after_what_is_known, load_actions, record
 from analytics.decide.lifecycle import RELEASED
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Date
-from analytics.language.sentences import tr
+from analytics.language.sentences import Date, plain, tr
 from analytics.workloads.waste import RELEASE
 from fallow.actors import LINK, Actor
 from fallow.clock import from_ms, start_of_day_ms

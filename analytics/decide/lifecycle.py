@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from analytics.decide.actions import Action
 from analytics.decide.reversals import Reversal
-from analytics.language.language import Sentence
-from analytics.language.sentences import tr
+from analytics.language.sentences import Sentence, tr
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.quality.model import Stamp
 from analytics.workloads.model import Finding

@@ -14,8 +14,7 @@ from analytics.decide.actions import Action
 from analytics.decide.lifecycle import broken_release
 from analytics.decide.recommendations import OPERATORS, Recommendation
 from analytics.decide.savings import without_names
-from analytics.language.language import Sentence
-from analytics.language.sentences import tr
+from analytics.language.sentences import Sentence, tr
 from analytics.names import JOINER
 from analytics.rules import RULES_BY_NAME
 from analytics.workloads.commands import acts, monitor_command

@@ -16,8 +16,8 @@ from analytics.capacity.forecast_models import Fan, ForecastTest
 from analytics.capacity.next_week import WeekAhead
 from analytics.capacity.peak_demand import Backtest, PeakDemand
 from analytics.decide.reversals import Rate, Reversal, Reversals
-from analytics.language import quantities
-from analytics.language.language import Sentence, SentenceList
+from analytics.language import sentences
+from analytics.language.sentences import Sentence, SentenceList
 from analytics.proportions import Estimate
 from analytics.workloads.model import Confidence, Evidence, Finding, Outlook, Witness
 from analytics.workloads.pool_demand import FleetDemand, PoolDemand, Release, Reserve
@@ -28,7 +28,7 @@ _CLASSES: Mapping[str, type[Any]] = {
         *(Finding, Confidence, Outlook, Evidence, Witness, Reversals, Reversal, Rate, Estimate),
         *(FleetDemand, PoolDemand, Release, Reserve, PeakDemand, Backtest, WeekAhead),
         *(PoolOutlook, DemandForecast, DemandSeries, Crossing, Fan, ForecastTest),
-        *(each for each in vars(quantities).values() if quantities.Quantity in getattr(each, "__bases__", ())),
+        *(each for each in vars(sentences).values() if sentences.Quantity in getattr(each, "__bases__", ())),
     )
 }
 _NAMES: Mapping[type[Any], tuple[str, tuple[str, ...]]] = {

@@ -11,7 +11,7 @@ from analytics.delivery.mail import MailChannel
 from analytics.delivery.model import FAILED, SENT, Channel, Delivery, DeliveryOutcome, Message
 from analytics.delivery.settings import MailSettings, Target, WebhookSettings
 from analytics.delivery.webhook import WebhookChannel
-from analytics.language.plain_text import count
+from analytics.language.sentences import count
 from fallow.config import Config
 from fallow.errors import FallowError
 from fallow.stores import open_store

@@ -7,8 +7,7 @@ from typing import Any
 
 from analytics.delivery.channels import safe as file_safe
 from analytics.delivery.model import Brief, BriefLine, Message, MessagePart
-from analytics.language.language import Language, Sentence, SentenceList
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Language, Sentence, SentenceList, tr, tr_many
 from analytics.render.report.formats import Format
 from analytics.render.report.text import TextFormat
 from analytics.report.report import Report

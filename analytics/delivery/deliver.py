@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from analytics.delivery.journal import ABANDONED, LEASE_MS, QUEUED, SENDING, YIELDED, DeliveryStatus, Journal, new_try
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Channel, Delivery, DeliveryOutcome, Message
-from analytics.language.plain_text import moment, plain
+from analytics.language.sentences import moment, plain
 from fallow.clock import Clock
 from fallow.errors import FallowError
 from fallow.output import say, show

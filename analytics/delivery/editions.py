@@ -13,10 +13,7 @@ from analytics.delivery.deliver import ALREADY, BUSY, DeliveryResult, deliver, l
 from analytics.delivery.journal import ABANDONED, DeliveryStatus, Journal
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Channel, Delivery, Message
 from analytics.delivery.settings import Target, parse_targets
-from analytics.language.language import Language
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Bytes, Moment
-from analytics.language.sentences import tr
+from analytics.language.sentences import Bytes, Language, Moment, plain, tr
 from analytics.render.report.formats import FORMATS, Format
 from analytics.report.report import Report
 from analytics.report.weeks import Week, parse_week

@@ -19,7 +19,7 @@ from email.utils import format_datetime
 
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Delivery, DeliveryOutcome, Message
 from analytics.delivery.settings import MailSettings
-from analytics.language.plain_text import plain
+from analytics.language.sentences import plain
 from fallow.clock import from_ms
 from fallow.connection_faults import connection_fault
 

@@ -17,7 +17,7 @@ from analytics.delivery.journal import ABANDONED, SENDING, Journal
 from analytics.delivery.links import AnswerLinks
 from analytics.delivery.model import SENT, UNKNOWN, Brief, BriefLine, Message, MessagePart
 from analytics.delivery.settings import Target, mail_address, mail_target
-from analytics.language.language import Language
+from analytics.language.sentences import Language
 from analytics.money.csv_tables import CsvLine, read_lines
 from analytics.money.owners import Owners
 from analytics.names import JOINER, single_name

@@ -24,8 +24,7 @@ from urllib.request import getproxies, proxy_bypass
 from analytics.delivery.model import FAILED, SENT, UNKNOWN, Delivery, DeliveryOutcome, Message
 from analytics.delivery.settings import Target, WebhookSettings
 from analytics.language.languages import language
-from analytics.language.plain_text import plain
-from analytics.language.sentences import tr
+from analytics.language.sentences import plain, tr
 from fallow import __version__
 from fallow.clock import format_ms, to_ms
 from fallow.connection_faults import connection_fault

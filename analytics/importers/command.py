@@ -13,7 +13,7 @@ from analytics.importers.kinds import open_lake, pseudonymised, pseudonyms_of, w
 from analytics.importers.model import FileReport, Imported
 from analytics.importers.publish import Published, publish
 from analytics.importers.source import InputLimits
-from analytics.language.plain_text import count
+from analytics.language.sentences import count
 from fallow.clock import SystemClock, format_ms
 from fallow.output import show
 

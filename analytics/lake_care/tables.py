@@ -7,9 +7,7 @@ from typing import Literal
 
 from analytics.lake_care.repair import FileFault, Inspected
 from analytics.lake_care.size import Size, StoredAmount
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Bytes, Number
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Bytes, Number, plain, tr, tr_many
 from analytics.tables.table import Table, column, column_of, fact, single
 from fallow.quarantine import LeftOut
 

@@ -16,7 +16,7 @@ from babel.dates import format_date
 from babel.messages.pofile import read_po
 from babel.numbers import format_decimal
 
-from analytics.language.language import Language, Sentence
+from analytics.language.sentences import Language, Sentence
 from fallow.clock import from_ms
 
 CATALOGUES = Path(__file__).parent / "catalogues"

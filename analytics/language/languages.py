@@ -6,7 +6,7 @@ from datetime import UTC, tzinfo
 from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
-from analytics.language.language import Language
+from analytics.language.sentences import Language
 from fallow.config import Config
 from fallow.errors import UsageError
 

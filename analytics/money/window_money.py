@@ -14,7 +14,7 @@ import polars as pl
 from analytics.cards import card
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL, Inventory
 from analytics.language.languages import site_zone
-from analytics.language.plain_text import count, plain
+from analytics.language.sentences import count, plain
 from analytics.ledger.build import Ledger
 from analytics.mig import MIG_PREFIX
 from analytics.money.accounts import COLUMN_OF, Accounts

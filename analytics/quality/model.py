@@ -9,10 +9,7 @@ from typing import Protocol
 import polars as pl
 
 from analytics.inventory import Inventory
-from analytics.language.language import Sentence, SentenceList
-from analytics.language.plain_text import moment
-from analytics.language.quantities import Moment
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Moment, Sentence, SentenceList, moment, tr, tr_many
 from analytics.ledger.summary import WALL_CLOCK, hosts_ahead
 from analytics.money.costs import Costs
 from analytics.window import WindowLedger

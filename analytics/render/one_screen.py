@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from analytics.language.language import Language
-from analytics.language.plain_text import plain
-from analytics.language.sentences import tr
+from analytics.language.sentences import Language, plain, tr
 from analytics.render.report.text import section_text, written
 from analytics.tables.table import Table
 

@@ -12,9 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from analytics.language.language import Language
-from analytics.language.plain_text import PAGE_COLUMNS, wrap
-from analytics.language.sentences import tr
+from analytics.language.sentences import PAGE_COLUMNS, Language, tr, wrap
 from analytics.render.one_screen import screen_lines
 from analytics.render.report.markdown import section_parts
 from analytics.render.report.text import for_text, section_text, written

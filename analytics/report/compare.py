@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, tzinfo
 
-from analytics.language.quantities import Number, Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import Number, Share, tr
 from analytics.ledger.summary import ratio
 from analytics.report.coverage import Seen
 from analytics.report.model import Whole

@@ -18,8 +18,7 @@ import polars as pl
 
 from analytics.contradictions import verdicts
 from analytics.intervals import SPAN_MS
-from analytics.language.quantities import Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import Share, tr
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.states import OCCUPIED, WITHOUT_EVIDENCE

@@ -10,9 +10,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from analytics.language.language import Sentence
-from analytics.language.quantities import Bytes
-from analytics.language.sentences import tr
+from analytics.language.sentences import Bytes, Sentence, tr
 from analytics.workloads import waste
 from analytics.workloads.cards import job_kind
 from analytics.workloads.commands import monitor_command

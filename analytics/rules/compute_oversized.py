@@ -10,9 +10,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from analytics.language.language import Sentence
-from analytics.language.quantities import Number
-from analytics.language.sentences import tr
+from analytics.language.sentences import Number, Sentence, tr
 from analytics.workloads.finding_parts import Known
 from analytics.workloads.model import Context, Finding, Label, of_gpus
 from analytics.workloads.rule import Candidate

@@ -13,10 +13,7 @@ from typing import Any
 import polars as pl
 
 from analytics.intervals import clip
-from analytics.language.language import Sentence
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Number
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Number, Sentence, plain, tr, tr_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads import waste

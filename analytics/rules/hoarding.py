@@ -12,8 +12,7 @@ from dataclasses import replace
 import polars as pl
 
 from analytics.capacity.demand import hourly_most
-from analytics.language.quantities import Number
-from analytics.language.sentences import tr
+from analytics.language.sentences import Number, tr
 from analytics.money.owners import Owner, Team
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads import waste

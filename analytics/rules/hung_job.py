@@ -17,10 +17,7 @@ from typing import Any
 import polars as pl
 
 from analytics.intervals import SPAN_MS
-from analytics.language.language import Sentence
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Span
-from analytics.language.sentences import tr
+from analytics.language.sentences import Sentence, Span, plain, tr
 from analytics.names import JOINER
 from analytics.workloads import waste
 from analytics.workloads.commands import dump_command, ends_work, log_command

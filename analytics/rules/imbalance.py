@@ -12,9 +12,7 @@ from typing import Any
 import polars as pl
 
 from analytics.intervals import islands
-from analytics.language.language import Sentence
-from analytics.language.quantities import Number, Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import Number, Sentence, Share, tr
 from analytics.workloads import waste
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.finding_parts import label

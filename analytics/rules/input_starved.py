@@ -12,8 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from analytics.language.quantities import Bytes, Number, Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import Bytes, Number, Share, tr
 from analytics.states import IN_USE
 from analytics.workloads import waste
 from analytics.workloads.commands import on_host

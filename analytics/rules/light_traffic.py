@@ -14,8 +14,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from analytics.frames import with_mapped
-from analytics.language.quantities import Bytes, Number, Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import Bytes, Number, Share, tr
 from analytics.mig import MIG_PREFIX
 from analytics.names import CLUSTER
 from analytics.rules.preallocated import CacheUse, bytes_per_parameter, parameters_of

@@ -10,9 +10,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from analytics.language.language import Sentence
-from analytics.language.quantities import Number, Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import Number, Sentence, Share, tr
 from analytics.ranks import rank
 from analytics.states import OCCUPIED
 from analytics.workloads import waste

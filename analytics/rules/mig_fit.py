@@ -11,10 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from analytics.language.language import Sentence
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Bytes, Number, Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import Bytes, Number, Sentence, Share, plain, tr
 from analytics.workloads import waste
 from analytics.workloads.finding_parts import SAVES_IN_A_PACKING, label, workload_candidate
 from analytics.workloads.ledger_rows import gpus_on, highest

@@ -14,9 +14,7 @@ from typing import Any
 import polars as pl
 
 from analytics.intervals import SPAN_MS, clip
-from analytics.language.language import Sentence
-from analytics.language.quantities import Number
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Number, Sentence, tr, tr_many
 from analytics.states import IN_USE
 from analytics.workloads import waste
 from analytics.workloads.commands import ending_command, look_command, quote, ties

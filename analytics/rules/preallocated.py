@@ -13,9 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from analytics.language.language import Sentence
-from analytics.language.quantities import Amount, Bytes, Number, Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import Amount, Bytes, Number, Sentence, Share, tr
 from analytics.workloads import waste
 from analytics.workloads.cards import Offer, shelf
 from analytics.workloads.commands import monitor_command

@@ -21,10 +21,7 @@ from analytics.capacity.peak_demand import (
     TESTED_WEEKS,
     UNKNOWN_MAX,
 )
-from analytics.language.language import Sentence
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Number, Sentence, Share, plain, tr, tr_many
 from analytics.states import UNUSED
 from analytics.workloads import waste
 from analytics.workloads.commands import watch_command

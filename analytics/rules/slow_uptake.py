@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from analytics.language.quantities import Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import Share, tr
 from analytics.states import UNUSED
 from analytics.workloads import waste
 from analytics.workloads.commands import watch_command

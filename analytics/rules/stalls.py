@@ -14,8 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.intervals import SPAN_MS, clip
-from analytics.language.quantities import Number, Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import Number, Share, tr
 from analytics.workloads import waste
 from analytics.workloads.commands import monitor_command
 from analytics.workloads.finding_parts import counted, label, varying

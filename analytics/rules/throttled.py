@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.language.quantities import Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import Share, tr
 from analytics.workloads import waste
 from analytics.workloads.commands import throttle_command
 from analytics.workloads.confidence import measured_enough

@@ -12,7 +12,7 @@ from pathlib import Path
 from analytics.contradictions.recorded import ContradictoryTimes
 from analytics.importers.command import published_line
 from analytics.importers.doubts import overview_lines
-from analytics.language.plain_text import count
+from analytics.language.sentences import count
 from analytics.scraped.totals import ReadTotals
 from fallow.clock import SECOND_MS, format_duration, format_ms
 

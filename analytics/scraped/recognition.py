@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
 from analytics.contradictions.recorded import ContradictoryTimes
-from analytics.language.plain_text import PAGE_COLUMNS, count, fitted_lines, wrap
+from analytics.language.sentences import PAGE_COLUMNS, count, fitted_lines, wrap
 from analytics.mapping.model import GIVEN, Exporter, MappedMetric
 from analytics.scraped.samples import Labels
 from analytics.scraped.series_labels import (

@@ -22,7 +22,7 @@ from analytics.importers.model import Imported
 from analytics.importers.plausibility import Claim, check_values
 from analytics.importers.ticks import MOST_GPUS
 from analytics.language.languages import site_zone
-from analytics.language.plain_text import page_columns
+from analytics.language.sentences import page_columns
 from analytics.mig import MIG_PREFIX
 from analytics.scraped.import_summary import ScrapedImport, as_shown
 from analytics.scraped.lake_writer import LakeWriter, WriterSettings

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from operator import methodcaller
 
 from analytics.glossary import state_label, term
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, GpuHours, Number, from_cents
-from analytics.language.sentences import tr
+from analytics.language.sentences import Amount, GpuHours, Number, from_cents, plain, tr
 from analytics.ledger.card_use import CardUse
 from analytics.money.accounts import Account
 from analytics.money.carbon import CarbonSum

@@ -11,10 +11,7 @@ import polars as pl
 from analytics.allocations.check import Checked
 from analytics.allocations.listing import ListedAllocation, ListedRequest, sums_by
 from analytics.glossary import state_label
-from analytics.language.language import SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Moment, Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import GpuHours, Moment, Number, SentenceList, Share, plain, tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.states import OCCUPIED
 from analytics.tables.accounts import GROUP_TITLES

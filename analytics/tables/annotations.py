@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from analytics.decide.actions import Action
 from analytics.decide.annotations import ALL, POOL, Annotation
 from analytics.decide.lifecycle import action_sentence
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Moment
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Moment, plain, tr, tr_many
 from analytics.tables.table import Table, column, fact
 
 

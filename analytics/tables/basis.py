@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from analytics.language.language import Sentence
-from analytics.language.quantities import Amount, Number, Quantity
-from analytics.language.sentences import tr
+from analytics.language.sentences import Amount, Number, Quantity, Sentence, tr
 from analytics.ledger.sampled import Basis
 from analytics.tables.table import Cell, Column, fact
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analytics.glossary import state_label
-from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import GpuHours, Share, plain, tr
 from analytics.ledger.summary import Totals, ratio
 from analytics.report.parts import Breakdown
 from analytics.states import OBSERVED, UNUSED

@@ -10,9 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Bytes, GpuHours, Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Bytes, GpuHours, Number, Share, plain, tr, tr_many
 from analytics.report.report import Report
 from analytics.tables.chart import Chart, Dots, Level, Panel, Shape
 from analytics.tables.moves import target_card

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from analytics.glossary import Term, term
-from analytics.language.language import Sentence
-from analytics.language.quantities import Number, Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import Number, Sentence, Share, tr
 from analytics.ledger.card_use import LIMITS, TENSOR_USED_FROM_PCT, CardUse
 from analytics.tables.table import Cell, column, column_of, fact
 

@@ -13,8 +13,7 @@ from itertools import pairwise
 from math import ceil, floor, log10
 from typing import Any, Literal, TypeAlias
 
-from analytics.language.language import Language, SentenceList
-from analytics.language.quantities import Quantity
+from analytics.language.sentences import Language, Quantity, SentenceList
 from analytics.report.timeline import FleetTimeline
 
 Text: TypeAlias = str | Quantity | None

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from operator import attrgetter
 
-from analytics.language.language import SentenceList
-from analytics.language.quantities import Amount, Moment, Number, Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import Amount, Moment, Number, SentenceList, Share, tr
 from analytics.report.compare import FIGURES, Compared, Comparison, Comparisons
 from analytics.report.coverage import WHOLE_FROM
 from analytics.tables.ledger_columns import SCOPE_COLUMNS, WINDOW_COLUMNS

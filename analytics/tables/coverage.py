@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 
-from analytics.language.quantities import Date, Quantity, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Date, Quantity, Share, tr, tr_many
 from analytics.ledger.summary import Totals, ratio
 from analytics.report.coverage import WHOLLY_OBSERVED, Seen
 from analytics.tables.names import GPUS, HOST, place_name

@@ -8,8 +8,7 @@ from datetime import date
 
 from analytics.decide.annotations import Annotation
 from analytics.glossary import state_label
-from analytics.language.quantities import Date, Moment, Quantity, Share, ShortDay, ShortHour
-from analytics.language.sentences import tr
+from analytics.language.sentences import Date, Moment, Quantity, Share, ShortDay, ShortHour, tr
 from analytics.ledger.summary import Totals, ratio
 from analytics.report.parts import Breakdown
 from analytics.states import UNUSED

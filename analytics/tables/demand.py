@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from analytics.capacity.demand import demand, duration
-from analytics.language.quantities import Number
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Number, tr, tr_many
 from analytics.report.report import Report
 from analytics.tables.chart import Band, Chart, Level, Line, Mark, Panel, Points
 from analytics.tables.point_samples import sampled_note

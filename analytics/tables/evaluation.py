@@ -8,9 +8,7 @@ from typing import Literal
 
 from analytics.evaluation.evaluate import LABELLED_MIN, Evaluation, Proportion, StateAgreement
 from analytics.glossary import state_label
-from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Moment, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import GpuHours, Moment, Share, plain, tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.tables.names import RULE
 from analytics.tables.table import Column, Table, column, fact, for_programs, single

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from analytics.decide.recommendations import Recommendation, Recommendations
-from analytics.language.language import Sentence, SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Day, Share, Span
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Day, Sentence, SentenceList, Share, Span, plain, tr, tr_many
 from analytics.report.parts import ScopedReview
 from analytics.tables.finding_heading import evidence, heading
 from analytics.tables.findings import notes, notified, whose

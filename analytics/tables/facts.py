@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from analytics.language.language import Language, Sentence, SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Date, GpuHours, Moment, Number, Share, Span
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import (
+    Date,
+    GpuHours,
+    Language,
+    Moment,
+    Number,
+    Sentence,
+    SentenceList,
+    Share,
+    Span,
+    plain,
+    tr,
+    tr_many,
+)
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.money.window_money import PriceBasis
 from analytics.report.coverage import Seen, Silent

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from analytics.language.language import Sentence, SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Amount, Sentence, SentenceList, plain, tr, tr_many
 from analytics.report.parts import ScopedReview
 from analytics.rules import RULES
 from analytics.tables.basis import cost_words

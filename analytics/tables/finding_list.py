@@ -8,10 +8,7 @@ from operator import attrgetter
 
 from analytics.decide.totals import FindingTotals, to_take, totals
 from analytics.inventory import Inventory
-from analytics.language.language import Sentence, SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Number, Span
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import GpuHours, Number, Sentence, SentenceList, Span, plain, tr, tr_many
 from analytics.quality.model import Stamp
 from analytics.tables.basis import at_most, basis_fact, marked
 from analytics.tables.finding_heading import ENDED, cost_of, evidence, heading, label_of_wanted, user_name

@@ -10,10 +10,7 @@ from analytics.decide.actions import Action
 from analytics.decide.lifecycle import action_sentence
 from analytics.decide.reversals import Rate, Reversals
 from analytics.glossary import STATUSES, Term
-from analytics.language.language import Sentence, SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Day, Number, Share, Span
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Amount, Day, Number, Sentence, SentenceList, Share, Span, plain, tr, tr_many
 from analytics.quality.model import Stamp
 from analytics.report.parts import ScopedReview
 from analytics.tables.basis import at_most, marked

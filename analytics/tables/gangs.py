@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analytics.capacity.demand import Gang
-from analytics.language.quantities import Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Number, Share, tr, tr_many
 from analytics.ledger.summary import Totals
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.names import least_to_most

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from analytics.language.language import SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Date, Number, Quantity, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Amount, Date, Number, Quantity, SentenceList, Share, plain, tr, tr_many
 from analytics.report.goals import WEEKS_MIN, Course, Goal, GoalProgress
 from analytics.report.parts import WeekHistory
 from analytics.tables.table import Cell, Column, Table, column, fact

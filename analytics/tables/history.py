@@ -13,9 +13,7 @@ import polars as pl
 from analytics.contradictions.sentences import SENTENCES as CONTRADICTIONS
 from analytics.frames import read_frame
 from analytics.glossary import state_label
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Bytes, Day, GpuHours, Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Bytes, Day, GpuHours, Number, Share, plain, tr, tr_many
 from analytics.ledger.summary import totals_of
 from analytics.ledger.usage import stays
 from analytics.quality.checks.files import FILE_SENTENCES

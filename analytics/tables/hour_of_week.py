@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 
 from analytics.capacity.off_peak import WEEKS_MIN, HoursOfWeek
-from analytics.language.language import Language, SentenceList
-from analytics.language.quantities import Number, Quantity, Share, WeekHour
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Language, Number, Quantity, SentenceList, Share, WeekHour, tr, tr_many
 from analytics.ledger.summary import Totals
 from analytics.tables.chart import Cells, Chart, ChartPlace, GridCell, Panel
 from analytics.tables.point_samples import counted_note

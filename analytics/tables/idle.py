@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from analytics.glossary import STATES, state_label, term
-from analytics.language.quantities import Minutes, Number, Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import Minutes, Number, Share, tr
 from analytics.ledger.summary import IDLE_INTERVALS, ratio
 from analytics.report.parts import LedgerFigures
 from analytics.tables.basis import marked

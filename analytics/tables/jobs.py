@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 from analytics.capacity.user_jobs import JobUse, jobs
 from analytics.glossary import state_label
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, GpuHours, Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Amount, GpuHours, Number, Share, plain, tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.names import JOINER
 from analytics.report.report import Report

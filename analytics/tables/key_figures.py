@@ -11,8 +11,7 @@ from functools import partial
 
 from analytics.decide.recommendations import Recommendations
 from analytics.glossary import STATES, state_label
-from analytics.language.quantities import Amount, GpuHours, Moment, Number, Share, from_cents
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Amount, GpuHours, Moment, Number, Share, from_cents, tr, tr_many
 from analytics.ledger.summary import Totals, ratio
 from analytics.proportions import Estimate
 from analytics.report.compare import Change, Changes

@@ -9,7 +9,7 @@ from operator import methodcaller
 import polars as pl
 
 from analytics.inventory import Inventory
-from analytics.language.quantities import from_cents
+from analytics.language.sentences import from_cents
 from analytics.ledger.sampled import Bound
 from analytics.ledger.summary import Totals, ratio, totals_by
 from analytics.states import UNUSED

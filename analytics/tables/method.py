@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from analytics.language.quantities import Number, Span
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Number, Span, tr, tr_many
 from analytics.quality.model import Remark
 from analytics.report.parts import Heading
 from analytics.tables.table import Table, fact

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analytics.glossary import state_label
-from analytics.language.language import Sentence, SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Date, GpuHours, Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Date, GpuHours, Number, Sentence, SentenceList, Share, plain, tr, tr_many
 from analytics.money.energy import KNOWN_MIN
 from analytics.money.prices import Price
 from analytics.money.window_money import Money

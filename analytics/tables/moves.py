@@ -7,10 +7,7 @@ from collections.abc import Iterable, Sequence
 from analytics.decide.recommendations import Recommendations, recommendation_id
 from analytics.decide.right_sizing import Proposal, RightSizing
 from analytics.decide.totals import saving_of
-from analytics.language.language import SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Amount, SentenceList, plain, tr, tr_many
 from analytics.tables.basis import at_most
 from analytics.tables.findings import FINDING, USER, by_cost
 from analytics.tables.names import CONFIDENCE, GPU_HOURS, card_name, more_with_hours, place_name

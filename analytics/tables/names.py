@@ -9,10 +9,7 @@ from typing import Any
 
 from analytics.cards import card
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
-from analytics.language.language import Language, Sentence
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, GpuHours, Number, Quantity
-from analytics.language.sentences import tr
+from analytics.language.sentences import Amount, GpuHours, Language, Number, Quantity, Sentence, plain, tr
 from analytics.money.priced_segments import NOT_KNOWN
 from analytics.tables.table import Cell, Column, column
 

@@ -10,10 +10,19 @@ from analytics.decide.answers import DONE, KEEP
 from analytics.decide.lifecycle import RELEASED
 from analytics.decide.nudge_items import NudgeItem
 from analytics.decide.value import Value
-from analytics.language.language import Sentence, SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Date, Day, GpuHours, Moment, from_cents
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import (
+    Amount,
+    Date,
+    Day,
+    GpuHours,
+    Moment,
+    Sentence,
+    SentenceList,
+    from_cents,
+    plain,
+    tr,
+    tr_many,
+)
 from analytics.tables.basis import cost_words
 from analytics.tables.finding_heading import evidence, heading
 from analytics.tables.table import Cell, Column, Fold, Table, ToCopy, column

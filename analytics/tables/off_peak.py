@@ -7,8 +7,7 @@ from itertools import groupby
 
 from analytics.capacity.off_peak import WEEKS_MIN, OffPeak
 from analytics.glossary import term
-from analytics.language.quantities import Number, WeekHour
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Number, WeekHour, tr, tr_many
 from analytics.report.parts import Heading, LedgerFigures
 from analytics.tables.chart import Cells, Chart, GridCell, Panel
 from analytics.tables.hour_of_week import HOURS, WEEKDAYS

@@ -7,10 +7,7 @@ from dataclasses import asdict, dataclass
 
 from analytics.decide.recommendations import Recommendations
 from analytics.glossary import term
-from analytics.language.language import SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Bytes, Number
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Bytes, Number, SentenceList, plain, tr, tr_many
 from analytics.tables.names import CONFIDENCE, MODEL, POOL, card_name, place_name
 from analytics.tables.table import Column, LinkedCell, Table, column, column_of, fact, flag, record_column, rows_column
 from analytics.tables.value import FREED, freed_words

@@ -7,10 +7,7 @@ from dataclasses import replace
 from operator import methodcaller
 
 from analytics.glossary import state_label, term
-from analytics.language.language import Sentence
-from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Number, Share, from_cents
-from analytics.language.sentences import tr
+from analytics.language.sentences import GpuHours, Number, Sentence, Share, from_cents, plain, tr
 from analytics.ledger.summary import ratio
 from analytics.money.accounts import Account, EfficiencyRank
 from analytics.money.window_money import Money

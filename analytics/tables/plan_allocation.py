@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Number, Share, from_cents, rounded_span
-from analytics.language.sentences import tr
+from analytics.language.sentences import GpuHours, Number, Share, from_cents, plain, rounded_span, tr
 from analytics.plan.allocation import FleetAllocation, OwnerNode
 from analytics.plan.starving import StarvingPair
 from analytics.states import IDLE_ALLOCATED

@@ -7,9 +7,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Number, Share, plain, tr, tr_many
 from analytics.money.carbon import FREE, HELD, PARTS, REST, USED, CarbonSum
 from analytics.money.energy import KNOWN_MIN, MJ_PER_KWH
 from analytics.money.priced_segments import UNNAMED

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from analytics.language.quantities import Amount, Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Amount, Number, Share, tr, tr_many
 from analytics.plan.room_for_jobs import Moves, Occupant, PoolRoom, RoomCheck, RoomFor
 from analytics.tables.names import least_to_most, model_column, place_name, pool_column
 from analytics.tables.table import Cell, Table, column, fact, for_programs

@@ -8,9 +8,7 @@ from datetime import timedelta
 from math import floor
 from typing import Any
 
-from analytics.language.language import SentenceList
-from analytics.language.quantities import Date, Number, Share, ShortDate
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Date, Number, SentenceList, Share, ShortDate, tr, tr_many
 from analytics.plan.allocation import FleetAllocation
 from analytics.plan.endings import SOURCES, WEEK_DAYS, Chance, Ending, EndingCheck, Endings
 from analytics.tables.chart import Chart, ChartPlace, Line, Panel

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 
-from analytics.language.language import Sentence
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Bytes, Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Amount, Bytes, Number, Sentence, Share, plain, tr, tr_many
 from analytics.plan.fit import FittedOption, ModelFit
 from analytics.plan.model_needs import ERROR, MemoryNeed, Serving, Training
 from analytics.plan.seen_work import CardOption

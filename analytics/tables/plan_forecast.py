@@ -8,8 +8,7 @@ from datetime import date, timedelta
 from functools import partial
 
 from analytics.capacity.forecast_models import BAND, LEVELS, MODEL_MIN_DAYS, NAIVE_MIN_DAYS, Fan, ForecastTest
-from analytics.language.quantities import Date, Number, Share, ShortDate
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Date, Number, Share, ShortDate, tr, tr_many
 from analytics.tables.chart import Band, Chart, ChartPlace, Line, Panel, Points, Values
 from analytics.tables.names import card_name, model_column, place_name, pool_column
 from analytics.tables.table import Cell, Table, column, fact, for_programs

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from analytics.language.quantities import GpuHours, Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import GpuHours, Number, Share, tr, tr_many
 from analytics.plan.purchase import WEIGHTS, InternalPrices, Priority
 from analytics.plan.replay.comparisons import ShiftedWork
 from analytics.plan.replay.replay_base import ReplayBase

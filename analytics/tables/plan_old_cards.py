@@ -6,9 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from operator import attrgetter, itemgetter
 
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Bytes, Date, GpuHours, Number
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Amount, Bytes, Date, GpuHours, Number, plain, tr, tr_many
 from analytics.money.prices import PriceBook
 from analytics.money.window_money import open_prices
 from analytics.plan.fit import OUTPUT_WEIGHT, ApiPrice, MeasuredTokens, api_price, measured_tokens

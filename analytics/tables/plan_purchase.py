@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from operator import itemgetter
 
-from analytics.language.language import SentenceList
-from analytics.language.quantities import Date, Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Date, Number, SentenceList, Share, tr, tr_many
 from analytics.money.offers import GpuOffer, is_old
 from analytics.plan.purchase import WEEKS_MIN, PoolPurchase
 from analytics.plan.purchase_mix import Mix, Option

@@ -8,10 +8,7 @@ from dataclasses import replace
 import polars as pl
 
 from analytics.capacity.causes import CAUSES, KEPT_BACK, SHORTAGE, UNKNOWN, WaitCause
-from analytics.language.language import SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import GpuHours, SentenceList, Share, plain, tr
 from analytics.plan.idle_pool import WITHHELD
 from analytics.plan.queue_waits import END_STATES, QueueWaits, WaitGroup, all_waits, goodput, halves, wait_groups
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Date, Number
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Date, Number, plain, tr, tr_many
 from analytics.money.requests_file import GpuRequest
 from analytics.plan.reallocation import Reallocation, Reason, ServedRequest, TeamBalance, UnservedRequest
 from analytics.plan.supply import Supply

@@ -6,10 +6,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from analytics.language.language import SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, GpuHours, Number, Quantity, Share, Span
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import (
+    Amount,
+    GpuHours,
+    Number,
+    Quantity,
+    SentenceList,
+    Share,
+    Span,
+    plain,
+    tr,
+    tr_many,
+)
 from analytics.money.energy import Grid
 from analytics.money.priced_segments import NOT_KNOWN
 from analytics.money.window_money import Money

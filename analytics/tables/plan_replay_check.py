@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
-from analytics.language.language import SentenceList
-from analytics.language.quantities import Quantity, Share, rounded_span
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Quantity, SentenceList, Share, rounded_span, tr, tr_many
 from analytics.plan.replay.replayed_waits import JOBS_MIN, CheckedPool, CheckedWaits, ReplayCheck
 from analytics.tables.names import place_name
 from analytics.tables.table import Cell, Column, Table, column, column_of, fact

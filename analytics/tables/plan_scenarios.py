@@ -7,10 +7,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import TypeAlias
 
-from analytics.language.language import SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import GpuHours, Number, SentenceList, Share, plain, tr, tr_many
 from analytics.money.window_money import Money
 from analytics.plan.replay.comparisons import ComparedScenario, Sweep
 from analytics.plan.replay.replay_base import FleetUse

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Bytes
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Amount, Bytes, plain, tr, tr_many
 from analytics.plan.fit import SeenFit
 from analytics.plan.seen_work import SeenWork, price_rank
 from analytics.tables.names import NAME_MOST, card_name, decimals

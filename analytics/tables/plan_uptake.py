@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from analytics.language.quantities import Amount, Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Amount, Number, Share, tr, tr_many
 from analytics.plan.allocation import Arrival, FleetAllocation
 from analytics.tables.names import HOST, model_if_several, pool_column
 from analytics.tables.table import Table, column, fact

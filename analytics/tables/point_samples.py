@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from analytics.glossary import state_label
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, GpuHours, Number, Share, Span, from_cents
-from analytics.language.sentences import tr
+from analytics.language.sentences import Amount, GpuHours, Number, Share, Span, from_cents, plain, tr
 from analytics.ledger.sampled import Bound, IdleFloors
 from analytics.ledger.summary import OPEN_FROM, Summary, Totals, ratio
 from analytics.money.window_money import Money

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analytics.capacity.user_jobs import QuotaUse, against_quota
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Number, Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import Number, Share, plain, tr
 from analytics.report.coverage import WHOLE_FROM, WHOLLY_OBSERVED, Seen
 from analytics.report.report import Report
 from analytics.scope import Scope

@@ -10,10 +10,19 @@ from typing import Any
 from analytics.decide.actions import Action
 from analytics.decide.recommendations import OPERATORS, GroupBy, Recommendation, Recommendations, Waste, grouped
 from analytics.glossary import term
-from analytics.language.language import Sentence, SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Date, GpuHours, Moment, Number, from_cents
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import (
+    Amount,
+    Date,
+    GpuHours,
+    Moment,
+    Number,
+    Sentence,
+    SentenceList,
+    from_cents,
+    plain,
+    tr,
+    tr_many,
+)
 from analytics.names import JOINER
 from analytics.tables.basis import at_most, basis_fact, marked
 from analytics.tables.names import CONFIDENCE, GPU_HOURS, GPUS, POOL, place_name

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Date, Number
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Date, Number, plain, tr, tr_many
 from analytics.money.offers import OLD_AFTER, GpuOffer, is_old
 from analytics.money.owners import Owners
 from analytics.money.prices import PriceBook

@@ -16,13 +16,14 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from analytics.glossary import Term
-from analytics.language.language import ENGLISH, Language
-from analytics.language.quantities import (
+from analytics.language.sentences import (
+    ENGLISH,
     Amount,
     Bytes,
     Date,
     Day,
     GpuHours,
+    Language,
     Minutes,
     Moment,
     Number,
@@ -30,8 +31,8 @@ from analytics.language.quantities import (
     Share,
     Span,
     rounded_span,
+    tr,
 )
-from analytics.language.sentences import tr
 from analytics.tables.chart import Chart, Text, Values
 from fallow.clock import HOUR_MS, SECOND_MS, format_ms
 

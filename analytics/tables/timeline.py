@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Share, plain, tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.report.timeline import FleetTimeline
 from analytics.states import IN_USE

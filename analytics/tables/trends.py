@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analytics.glossary import state_label
-from analytics.language.language import SentenceList
-from analytics.language.quantities import Number, Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import Number, SentenceList, Share, tr
 from analytics.report.compare import Change
 from analytics.report.coverage import WHOLE_FROM
 from analytics.report.figures import Trend

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from analytics.decide.recommendations import Recommendations
 from analytics.decide.value import TotalValue, Value
-from analytics.language.language import Sentence, SentenceList
-from analytics.language.quantities import Day, GpuHours, Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Day, GpuHours, Number, Sentence, SentenceList, Share, tr, tr_many
 from analytics.proportions import Estimate
 from analytics.tables.table import Cell, Column, column, fact, record, record_column
 from fallow.clock import HOUR_MS

@@ -6,10 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from analytics.capacity.peak_demand import MARGIN, Backtest
 from analytics.glossary import term
-from analytics.language.language import Sentence, SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Date, Moment, Number, Share, Span
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Date, Moment, Number, Sentence, SentenceList, Share, Span, plain, tr, tr_many
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.names import GPUS, MODEL, POOL, card_name, place_name
 from analytics.tables.table import Column, Table, column, entries_column, fact, record_column, rows_column

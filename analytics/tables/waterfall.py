@@ -7,8 +7,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from analytics.glossary import STATES, state_label
-from analytics.language.quantities import Amount, GpuHours, Number, Share, from_cents
-from analytics.language.sentences import tr
+from analytics.language.sentences import Amount, GpuHours, Number, Share, from_cents, tr
 from analytics.ledger.summary import ratio
 from analytics.report.figures import Step
 from analytics.report.parts import LedgerFigures

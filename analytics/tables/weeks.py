@@ -7,9 +7,7 @@ from dataclasses import replace
 
 from analytics.decide.annotations import Annotation
 from analytics.glossary import state_label
-from analytics.language.language import SentenceList
-from analytics.language.quantities import Amount, Date, Share
-from analytics.language.sentences import tr
+from analytics.language.sentences import Amount, Date, SentenceList, Share, tr
 from analytics.report.compare import Change
 from analytics.report.coverage import WHOLE_FROM
 from analytics.report.goals import Measure

@@ -7,9 +7,7 @@ from typing import Any
 
 from analytics.capacity.peak_demand import Backtest
 from analytics.glossary import term
-from analytics.language.language import SentenceList
-from analytics.language.quantities import Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Number, SentenceList, Share, tr, tr_many
 from analytics.tables.names import card_name, place_name
 from analytics.tables.table import Column, Table, column, fact
 from analytics.tables.verdicts import shortfall_words

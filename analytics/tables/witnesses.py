@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analytics.language.language import Sentence
-from analytics.language.quantities import Bytes, Number
-from analytics.language.sentences import tr
+from analytics.language.sentences import Bytes, Number, Sentence, tr
 from analytics.tables.table import fact, rows_column
 from analytics.workloads.model import Finding
 

@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from analytics.decide.review import Review, WaitingRule, waiting_rules
-from analytics.language.language import Sentence, SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Moment, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import GpuHours, Moment, Sentence, SentenceList, Share, plain, tr, tr_many
 from analytics.ledger.summary import OPEN_FROM, Summary
 from analytics.report.parts import Heading
 from analytics.report.report import Report

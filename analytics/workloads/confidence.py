@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analytics.language.language import Sentence
-from analytics.language.quantities import Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Number, Sentence, Share, tr, tr_many
 from analytics.ledger.sampled import UNCONFIRMED_MAX, LikelyIdle
 from analytics.workloads.model import (
     HIGH_MIN,

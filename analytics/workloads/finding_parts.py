@@ -9,10 +9,19 @@ from typing import Any
 import polars as pl
 
 from analytics.intervals import SPAN_MS, cut
-from analytics.language.language import Sentence, SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Bytes, Number, Quantity, Share, Span
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import (
+    Amount,
+    Bytes,
+    Number,
+    Quantity,
+    Sentence,
+    SentenceList,
+    Share,
+    Span,
+    plain,
+    tr,
+    tr_many,
+)
 from analytics.ledger.usage import WORK_KEY, foreign_work
 from analytics.mig import MIG_PREFIX
 from analytics.names import JOINER, joined_names

@@ -26,8 +26,7 @@ from analytics.capacity.peak_demand import (
     quantile_of,
 )
 from analytics.intervals import SPAN_MS, levels, merge
-from analytics.language.quantities import Number
-from analytics.language.sentences import tr
+from analytics.language.sentences import Number, tr
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.ledger.sampled import UNCONFIRMED_MAX
 from analytics.states import IDLE_ALLOCATED, IN_USE

@@ -15,10 +15,7 @@ import polars as pl
 
 from analytics.capacity.jobs import PoolModel
 from analytics.inventory import Inventory
-from analytics.language.language import Sentence, SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Number, Sentence, SentenceList, Share, plain, tr, tr_many
 from analytics.ledger.build import Ledger
 from analytics.ledger.rollups import Rollups
 from analytics.ledger.sampled import Basis, IdleFloors

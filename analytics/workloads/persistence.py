@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from analytics.language.quantities import Share, Span
-from analytics.language.sentences import tr
+from analytics.language.sentences import Share, Span, tr
 from analytics.workloads.idle_intervals import idle_intervals
 from analytics.workloads.lifetables import Lifetables
 from analytics.workloads.model import HIGH_MIN, MEDIUM_MIN, Context, Outlook, at_most_below

@@ -7,8 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from analytics.language.quantities import Number
-from analytics.language.sentences import tr
+from analytics.language.sentences import Number, tr
 from analytics.workloads import waste
 from analytics.workloads.cards import BFLOAT16_SINCE, WORTH_MOVING, Demand, Offer, ask_for, shelf, slowdown
 from analytics.workloads.commands import monitor_command

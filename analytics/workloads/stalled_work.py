@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from analytics.intervals import SPAN_MS, islands
-from analytics.language.quantities import Number
-from analytics.language.sentences import tr
+from analytics.language.sentences import Number, tr
 from analytics.ledger.day_stalls import POLLING_PCT
 from analytics.states import IN_USE
 from analytics.workloads.commands import Ties, ending_command, look_command, on_host, own_processes, ties

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import polars as pl
 
 from analytics.intervals import islands
-from analytics.language.quantities import Number
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Number, tr, tr_many
 from analytics.workloads.confidence import measured_enough
 from analytics.workloads.ledger_rows import RowIndex, highest, sum_of
 from analytics.workloads.model import Context, Finding, once_per_context

@@ -13,7 +13,7 @@ import time
 
 from flask import current_app, has_app_context, has_request_context, request
 
-from analytics.language.plain_text import plain
+from analytics.language.sentences import plain
 from dashboard.access.allowances import RefusalRation
 from dashboard.access.audit_trail import NO_TRAIL, AuditError, Trail
 from dashboard.access.people import Reader

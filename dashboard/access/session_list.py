@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from analytics.language.plain_text import count, moment, plain
+from analytics.language.sentences import count, moment, plain
 from dashboard.access.audit import REVOCATION, audit_line
 from dashboard.access.audit_trail import trail_of
 from dashboard.access.session_store import FILE, Session, SessionStore

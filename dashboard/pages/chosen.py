@@ -7,9 +7,7 @@ from typing import Any
 
 from dash import Input, Output, State, callback_context, dcc, html, no_update
 
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Number
-from analytics.language.sentences import tr
+from analytics.language.sentences import Number, plain, tr
 from analytics.tables.palette import palette
 from dashboard.access.people import PLANNER
 from dashboard.actions import ACK, KINDS, NOTE, REOPEN, SNOOZE, ActionOutcome, Wish, act, carry_out, last_of

@@ -10,9 +10,7 @@ from typing import Any
 import polars as pl
 from dash import dcc, html
 
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount
-from analytics.language.sentences import tr
+from analytics.language.sentences import Amount, plain, tr
 from analytics.tables.card_use import card_use_facts
 from analytics.tables.history import (
     Subject,

@@ -10,10 +10,7 @@ from dash import ClientsideFunction, Input, Output, State, dcc, html
 from analytics.decide.lifecycle import action_sentence
 from analytics.decide.totals import to_take, totals
 from analytics.glossary import CONFIDENCE, STATUSES
-from analytics.language.language import SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Amount, Number
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Amount, Number, SentenceList, plain, tr, tr_many
 from analytics.names import JOINER
 from analytics.tables.finding_heading import ENDED, cost_of, evidence, heading, label_of_wanted, more_of_low
 from analytics.tables.findings import CATEGORY_NAMES, all_findings, confidence_words, notified

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from dash import html
 
-from analytics.language.quantities import Number
-from analytics.language.sentences import tr
+from analytics.language.sentences import Number, tr
 from analytics.tables.days import days
 from analytics.tables.goals import goals
 from analytics.tables.method import first_remarks

@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from analytics.language.language import Language
-from analytics.language.sentences import tr
+from analytics.language.sentences import Language, tr
 from analytics.tables.palette import Palette
 from analytics.tables.table import Table
 from dashboard.access.people import VIEWER

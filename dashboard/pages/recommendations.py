@@ -12,9 +12,7 @@ from dash import ClientsideFunction, Input, Output, State, dcc, html, no_update
 from analytics.capacity.peak_demand import MARGIN
 from analytics.decide.lifecycle import action_sentence
 from analytics.decide.recommendations import Recommendation, Recommendations
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Date, GpuHours, Moment, Share, Span
-from analytics.language.sentences import tr
+from analytics.language.sentences import Date, GpuHours, Moment, Share, Span, plain, tr
 from analytics.names import JOINER
 from analytics.tables.finding_heading import heading
 from analytics.tables.names import place_name

@@ -10,9 +10,7 @@ from typing import Any
 from dash import ALL, Input, Output, State, ctx, dcc, html, no_update
 
 from analytics.delivery.editions import Order, Said, send_order, site_targets, try_order
-from analytics.language.language import ENGLISH
-from analytics.language.plain_text import plain
-from analytics.language.sentences import tr
+from analytics.language.sentences import ENGLISH, plain, tr
 from analytics.report.weeks import Week
 from analytics.tables.palette import Palette
 from analytics.tables.wording import scope_parts

@@ -10,10 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 from dash import html
 
 from analytics.delivery.settings import parse_targets
-from analytics.language.language import Language
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Number
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Language, Number, plain, tr, tr_many
 from analytics.money.window_money import newest_basis
 from analytics.tables.palette import Palette
 from analytics.tables.site_tables import owners, prices_in_force

@@ -12,9 +12,7 @@ from dash import ALL, ClientsideFunction, Input, Output, State, callback_context
 
 from analytics.capacity.off_peak import HoursOfWeek, hours_of_week
 from analytics.decide.annotations import Annotation
-from analytics.language.language import SentenceList
-from analytics.language.quantities import Moment, Number, Share, Span
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Moment, Number, SentenceList, Share, Span, tr, tr_many
 from analytics.report.part_tables import all_known
 from analytics.tables.basis import marked
 from analytics.tables.breakdowns import totals_section

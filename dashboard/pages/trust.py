@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from dash import html
 
-from analytics.language.quantities import GpuHours, Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import GpuHours, Number, Share, tr, tr_many
 from analytics.ledger.summary import totals_by
 from analytics.money.window_money import newest_basis
 from analytics.tables.coverage import coverage_by, coverage_by_day, silent_hosts

@@ -8,9 +8,7 @@ from dash import dcc, html
 
 from analytics.capacity.user_jobs import against_quota
 from analytics.glossary import state_label
-from analytics.language.plain_text import plain
-from analytics.language.quantities import GpuHours, Number, Share, from_cents
-from analytics.language.sentences import tr
+from analytics.language.sentences import GpuHours, Number, Share, from_cents, plain, tr
 from analytics.report.figures import UserFigures
 from analytics.scope import Scope
 from analytics.states import IDLE_ALLOCATED

@@ -11,9 +11,7 @@ from typing import Any, TypeVar
 
 from dash import ALL, ClientsideFunction, Input, Output, State, callback_context, dcc, html, no_update
 
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Number
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Number, plain, tr, tr_many
 from analytics.plan.replay.comparisons import LONGEST_NAME, ComparedScenario, as_toml, load_scenarios
 from analytics.plan.replay.replay_base import ReplayOutcome
 from analytics.plan.replay.replay_fleet import ReplayFleet

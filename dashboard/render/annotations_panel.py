@@ -8,8 +8,7 @@ from typing import Any
 from dash import dcc, html
 
 from analytics.decide.annotations import LONGEST, Annotation
-from analytics.language.language import SentenceList
-from analytics.language.sentences import tr
+from analytics.language.sentences import SentenceList, tr
 from analytics.tables.annotations import about_words, annotation_lines
 from dashboard.view import View
 

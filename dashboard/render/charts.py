@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 from dash import html
 
-from analytics.language.language import SentenceList
+from analytics.language.sentences import SentenceList
 from analytics.render.html.charts import picture
 from analytics.tables.chart import Chart
 from analytics.tables.palette import Palette

@@ -9,9 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 from dash import html
 
-from analytics.language.language import SentenceList
-from analytics.language.quantities import Moment, Number, Span
-from analytics.language.sentences import tr
+from analytics.language.sentences import Moment, Number, SentenceList, Span, tr
 from analytics.tables.chart import round_step
 from analytics.tables.palette import Palette
 from analytics.tables.table import Column, Table, column

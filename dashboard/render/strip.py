@@ -11,9 +11,7 @@ import plotly.graph_objects as go
 from dash import dcc
 
 from analytics.glossary import STATES
-from analytics.language.language import Language
-from analytics.language.plain_text import plain
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Language, plain, tr, tr_many
 from analytics.states import UNUSED
 from analytics.tables.names import place_name
 from analytics.tables.palette import ORDER, Palette

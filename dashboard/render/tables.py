@@ -8,10 +8,7 @@ from typing import Any
 from dash import dcc, html
 
 from analytics.glossary import CONFIDENCE
-from analytics.language.language import Sentence, SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Number, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Number, Sentence, SentenceList, Share, plain, tr, tr_many
 from analytics.names import JOINER
 from analytics.tables.palette import Palette
 from analytics.tables.table import Cell, Column, LinkedCell, StateBar, Table

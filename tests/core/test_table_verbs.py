@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 from analytics import glossary
 from analytics.commands import findings, ledger, recommendations, table_verb
 from analytics.commands.plan import VERBS
-from analytics.language.language import Language
+from analytics.language.sentences import Language
 from analytics.render.json_schema import object_schema
 from analytics.render.one_screen import SCREEN_LINES
 from analytics.render.tables import FORMATS, VerbAnswer, document

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from analytics.language.language import ENGLISH
+from analytics.language.sentences import ENGLISH
 from analytics.render.tables import FORMATS, VerbAnswer, document
 from analytics.tables.palette import LIGHT
 from analytics.tables.report_sections import chapters

@@ -16,8 +16,7 @@ from jinja2 import Environment, nodes
 import analytics
 from analytics.glossary import STATUSES
 from analytics.language.catalogue import catalogue
-from analytics.language.language import Sentence, SentenceList
-from analytics.language.sentences import both_forms
+from analytics.language.sentences import Sentence, SentenceList, both_forms
 from analytics.tables.finding_heading import evidence
 from analytics.workloads.model import GRADES, Finding
 from fallow.config import SETTINGS

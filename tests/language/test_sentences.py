@@ -11,10 +11,24 @@ from decimal import Decimal
 
 import pytest
 
-from analytics.language.language import ENGLISH, Language, Sentence, SentenceList
 from analytics.language.languages import language
-from analytics.language.quantities import Amount, Bytes, Day, GpuHours, Moment, Number, Quantity, Share, Span
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import (
+    ENGLISH,
+    Amount,
+    Bytes,
+    Day,
+    GpuHours,
+    Language,
+    Moment,
+    Number,
+    Quantity,
+    Sentence,
+    SentenceList,
+    Share,
+    Span,
+    tr,
+    tr_many,
+)
 from analytics.workloads.model import agreeing, of_gpus
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, parse_day_ms
 from fallow.errors import UsageError

@@ -11,7 +11,7 @@ import pytest
 
 from analytics.capacity.causes import CAUSES
 from analytics.capacity.jobs import JOB_SCHEMA, WITHHELD_SCHEMA, QueueOrder
-from analytics.language.quantities import Share
+from analytics.language.sentences import Share
 from analytics.plan.queue_waits import QueueWaits, all_waits, find_waits, goodput, halves, wait_groups
 from analytics.tables.plan_queue import wait_causes, waits_in_report
 from fallow.clock import HOUR_MS

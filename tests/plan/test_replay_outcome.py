@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from analytics.language.language import ENGLISH
+from analytics.language.sentences import ENGLISH
 from analytics.money.energy import Grid
 from analytics.plan.purchase import InternalPrices
 from analytics.plan.replay.comparisons import (

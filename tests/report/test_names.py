@@ -11,7 +11,7 @@ import pytest
 
 from analytics.decide.actions import record
 from analytics.language.languages import language
-from analytics.language.plain_text import plain
+from analytics.language.sentences import plain
 from analytics.render.html.mail import mail_body
 from analytics.render.html.page import page
 from analytics.workloads.model import Confidence

@@ -12,8 +12,8 @@ import pytest
 
 from analytics.capacity.off_peak import OffPeak
 from analytics.decide.actions import record
-from analytics.language.language import ENGLISH
 from analytics.language.languages import language
+from analytics.language.sentences import ENGLISH
 from analytics.ledger.summary import Totals
 from analytics.money.accounts import EfficiencyRank
 from analytics.render.html.page import page

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from analytics.language.language import ENGLISH
+from analytics.language.sentences import ENGLISH
 from analytics.ledger.summary import clip_ledger, summarise
 from analytics.money.accounts import Accounts
 from analytics.money.costs import Costs

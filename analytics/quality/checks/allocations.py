@@ -9,8 +9,7 @@ import polars as pl
 from analytics.allocations.measured import unplaced_allocations
 from analytics.allocations.spans import FOREVER_MS, SHARE, flatten, known_allocations, overlapping_allocations
 from analytics.intervals import SPAN_MS, clip
-from analytics.language.quantities import GpuHours
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import GpuHours, tr, tr_many
 from analytics.quality.model import Data, Remark, allocations_of, gpus_of, named
 from analytics.states import OCCUPIED
 

@@ -12,8 +12,7 @@ from urllib.parse import unquote
 
 import polars as pl
 
-from analytics.language.quantities import GpuHours, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import GpuHours, Share, tr, tr_many
 from analytics.ledger.unused_files import LEFT_OUT, NOT_READ, left_out_files
 from analytics.quality.model import MOST_NAMED, Data, Remark, hosts_of, named
 from fallow import schema

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from analytics.language.language import Sentence
-from analytics.language.quantities import GpuHours
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import GpuHours, Sentence, tr, tr_many
 from analytics.quality.model import MOST_NAMED, Data, Remark, Stamp, gpus_of, named, rows_of
 from fallow.clock import HOUR_MS
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from analytics.intervals import SPAN_MS
-from analytics.language.quantities import GpuHours, Share
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import GpuHours, Share, tr, tr_many
 from analytics.ledger.day_owners import NOBODY_LOOKED
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.quality.model import MOST_NAMED, Data, Remark, Stamp, gpus_of, hosts_of

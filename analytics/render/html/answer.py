@@ -10,10 +10,7 @@ from datetime import date
 
 from analytics.decide.actions import Action
 from analytics.decide.answers import DONE, KEEP, LONGEST_REASON, Answer
-from analytics.language.language import Language, Sentence, SentenceList
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Day, Moment
-from analytics.language.sentences import tr
+from analytics.language.sentences import Day, Language, Moment, Sentence, SentenceList, plain, tr
 from analytics.render.html.marked import marked
 from analytics.render.html.page import environment
 from analytics.workloads.model import gpus_on_hosts

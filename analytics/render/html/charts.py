@@ -14,10 +14,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 from PIL import Image
 
-from analytics.language.language import Language
-from analytics.language.plain_text import plain
-from analytics.language.quantities import Span
-from analytics.language.sentences import tr
+from analytics.language.sentences import Language, Span, plain, tr
 from analytics.render.html import svg
 from analytics.report.timeline import FleetTimeline
 from analytics.tables.chart import (

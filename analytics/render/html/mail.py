@@ -11,9 +11,7 @@ from collections.abc import Iterator, Mapping
 from PIL import Image, ImageDraw
 
 from analytics.glossary import state_label
-from analytics.language.language import Language, SentenceList
-from analytics.language.quantities import from_cents
-from analytics.language.sentences import tr, tr_many
+from analytics.language.sentences import Language, SentenceList, from_cents, tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.render.html.marked import marked
 from analytics.render.html.page import environment, head

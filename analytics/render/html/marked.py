@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup, escape
 
-from analytics.language.language import Language, Sentence, SentenceList
-from analytics.language.plain_text import plain
+from analytics.language.sentences import Language, Sentence, SentenceList, plain
 from analytics.render.html import svg
 from analytics.tables.table import Cell, LinkedCell, StateBar
 

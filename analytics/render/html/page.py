@@ -12,8 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from analytics.glossary import STATES, state_label
-from analytics.language.language import Language, SentenceList
-from analytics.language.sentences import tr
+from analytics.language.sentences import Language, SentenceList, tr
 from analytics.render.html.charts import drawing
 from analytics.render.html.marked import marked
 from analytics.report.report import Report

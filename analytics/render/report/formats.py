@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from analytics.language.language import Language
+from analytics.language.sentences import Language
 from analytics.render.report.json_format import JsonFormat
 from analytics.render.report.markdown import MarkdownFormat
 from analytics.render.report.other_formats import CsvFormat, HtmlFormat, PdfFormat

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analytics.language.language import Language
+from analytics.language.sentences import Language
 from analytics.render.json_schema import ANY_TABLES, DIALECT, Schema, object_schema
 from analytics.report.parts import LedgerFigures
 from analytics.report.report import Report

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from analytics.language.language import Language
-from analytics.language.sentences import tr
+from analytics.language.sentences import Language, tr
 from analytics.render.report.text import for_text, written
 from analytics.report.report import Report
 from analytics.tables.facts import facts

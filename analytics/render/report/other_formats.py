@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from analytics.language.language import Language
+from analytics.language.sentences import Language
 from analytics.render.report.json_format import content
 from analytics.report.report import Report
 from fallow.csv_text import csv_text

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from analytics.glossary import Term
-from analytics.language.language import Language, SentenceList
-from analytics.language.plain_text import PAGE_COLUMNS, plain, wrap
-from analytics.language.sentences import tr
+from analytics.language.sentences import PAGE_COLUMNS, Language, SentenceList, plain, tr, wrap
 from analytics.report.report import Report
 from analytics.tables.facts import facts
 from analytics.tables.table import Cell, Column, Fold, StateBar, Table, ToCopy

@@ -9,7 +9,7 @@ import polars as pl
 from analytics.allocations.kubernetes_demand import RESERVED
 from analytics.allocations.model import ROW_SCHEMA, KnownHosts, conform
 from analytics.frames import empty, typed
-from analytics.language.plain_text import count
+from analytics.language.sentences import count
 from analytics.scraped.who.kube_metrics import OTHERS, SHARES, KubeTables
 from analytics.scraped.who.label_runs import NEAR_MS
 from fallow.clock import HOUR_MS, MINUTE_MS, SECOND_MS
