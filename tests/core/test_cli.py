@@ -106,13 +106,13 @@ def test_every_command_shows_an_example_and_refuses_a_flag_that_it_lacks(command
 
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("analytics.progress", "analytics.commands.lake_check"):
+    for name in ("analytics.lake_care.repair", "analytics.commands.lake_check"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setitem(sys.modules, "rich.progress", None)  # as in an environment without it
+    monkeypatch.setitem(sys.modules, "polars", None)  # as in an environment without it
     done = run_in_process("lake", "check", "--lake", "/srv/lake")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "fallow: `fallow lake check` needs the package rich, which the base install leaves out; "
+        "fallow: `fallow lake check` needs the package polars, which the base install leaves out; "
         "install it with: pip install 'fallow[analytics]'\n"
     )
     with pytest.raises(MissingExtraError):
