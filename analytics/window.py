@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from analytics.inventory import Inventory, load_inventory
 from analytics.language.languages import time_zone
-from analytics.ledger.build import Ledger, load_ledger, load_recent, newest_kept_ms, oldest_kept_ms, recent
+from analytics.ledger.build import Ledger, load_ledger, load_recent, newest_kept_ms, recent
 from analytics.ledger.sampled import IdleFloors, idle_floors, with_unconfirmed
 from analytics.ledger.settings import LedgerSettings
 from analytics.ledger.summary import Summary, clip_ledger, data_end_ms, stopped_gpus, summarise
@@ -15,7 +15,7 @@ from analytics.ledger.unused_files import left_out_note
 from analytics.ledger.workers import Workers
 from analytics.progress import bar
 from fallow import config
-from fallow.clock import DAY_MS, WEEK_MS, AskedWindow, SystemClock, Window, floor_ms, format_ms
+from fallow.clock import DAY_MS, WEEK_MS, AskedWindow, SystemClock, Window, format_ms
 from fallow.errors import EmptyLakeError
 from fallow.lake import Lake
 from fallow.output import say
@@ -123,19 +123,6 @@ def _loaded_ledger(inputs: Inputs, window: Window, history_ms: int) -> Ledger:
     with bar("ledger") as progress:
         found = load_recent(inputs.lake, inputs.ledger_settings, window, first_ms, workers=workers, progress=progress)
     return found or recent(load_whole(inputs), first_ms)
-
-
-def load_back_to(inputs: Inputs, since_ms: int, history_ms: int) -> Ledger:
-    """Return the ledger of windows that begin at a moment or later, and of `history_ms` before it.
-
-    Raises LakeError and its kinds. A lake without older days gives the whole ledger.
-    """
-    window = Window(max(0, since_ms), None)
-    first_ms = history_start_ms(window, history_ms) or 0
-    kept = oldest_kept_ms(inputs.lake)
-    if kept is None or kept >= floor_ms(first_ms, DAY_MS):
-        return load_whole(inputs)
-    return _loaded_ledger(inputs, window, history_ms)
 
 
 def _ledger_counted_back(inputs: Inputs, asked: AskedWindow, history_ms: int, now_ms: int) -> Ledger:

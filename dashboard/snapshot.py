@@ -13,7 +13,7 @@ from analytics.decide.actions import load_actions
 from analytics.decide.annotations import Annotation, load_annotations
 from analytics.language.languages import language
 from analytics.language.sentences import Language
-from analytics.ledger.build import Ledger, newest_kept_ms
+from analytics.ledger.build import Ledger
 from analytics.ledger.summary import data_end_ms
 from analytics.money.window_money import open_owners, open_prices
 from analytics.report.goals import open_goals
@@ -21,21 +21,15 @@ from analytics.report.model import Asked, Shared, Whole
 from analytics.report.part_tables import all_known
 from analytics.report.report import Report
 from analytics.scope import Scope
-from analytics.window import REPORT_HISTORY_MS, Inputs, load_back_to, load_whole, load_window_ledger
+from analytics.window import Inputs, load_whole, load_window_ledger
 from dashboard.access.people import VIEWER, Reader
 from dashboard.makers import Cache, Makers
 from dashboard.query import Query
 from dashboard.view import View
-from fallow.clock import DAY_MS, WEEK_MS, SystemClock, Window
+from fallow.clock import SystemClock, Window
 
 _WINDOWS, _VIEWS, _PAGES = 64, 48, 64
 """The most kept windows, and the most views and pages of one window, however much memory is free."""
-
-READ_MS = 5 * WEEK_MS + DAY_MS
-"""Windows that begin this long before the newest day, or later, share one ledger: recommendations rest on up to five weeks."""
-
-_HISTORY_MS = REPORT_HISTORY_MS + 2 * WEEK_MS
-"""The time before a window that pages need: a comparison with 13 weeks earlier, whose fleet is known from four weeks before that week."""
 
 
 class _Window:
@@ -72,10 +66,7 @@ class _Window:
 
 
 class LakeSnapshot:
-    """One version of the lake: the ledger and the views made from it. Thread-safe.
-
-    The ledger has the last weeks and the history that their pages need. A window that begins earlier reads its own.
-    """
+    """One version of the lake: the ledger and the views made from it. Thread-safe."""
 
     def __init__(
         self,
@@ -107,7 +98,7 @@ class LakeSnapshot:
         open_owners(inputs.settings)
         open_prices(inputs.settings)
         open_goals(inputs.settings)
-        return cls(inputs, _newest_ledger(inputs), version, annotations, keep)
+        return cls(inputs, load_whole(inputs), version, annotations, keep)
 
     def after_actions(self, version: str) -> LakeSnapshot:
         """Return the same data with the newest actions and annotations; ledger and findings are kept. Raises LakeError."""
@@ -210,25 +201,10 @@ class LakeSnapshot:
     def _window(self, window: Window, *, or_empty: bool = False) -> _Window:
         def make() -> _Window:
             own = replace(self.inputs, window=window, back=None)
-            ledger = load_window_ledger(
-                own,
-                or_empty=or_empty,
-                whole=self._ledger if self.has_read(window) else None,
-                history_ms=_HISTORY_MS,
-            )
+            ledger = load_window_ledger(own, or_empty=or_empty, whole=self._ledger)
             return _Window(Whole(own, ledger, shared=self._shared), self._keep)
 
         return self._windows.of((window, or_empty), make)
-
-    def has_view(self, query: Query) -> bool:
-        """Return whether the ledger in memory suffices for the view of a query."""
-        return self.has_read(self._named_window(query))
-
-    def has_read(self, window: Window) -> bool:
-        """Return whether the ledger in memory has the window and its history."""
-        if self._ledger.is_whole:
-            return True
-        return window.since_ms is not None and window.since_ms >= self._newest_ms - READ_MS
 
     @property
     def has_own_window(self) -> bool:
@@ -239,15 +215,6 @@ class LakeSnapshot:
     def _newest_ms(self) -> int:
         ends = self._ledger.host_ends
         return data_end_ms(ends, SystemClock().now_ms()) if ends else 0
-
-
-def _newest_ledger(inputs: Inputs) -> Ledger:
-    """Return the ledger of the last weeks and their history; that of the whole lake where it has no older days."""
-    newest_ms = newest_kept_ms(inputs.lake)
-    if newest_ms is None:
-        return load_whole(inputs)
-    since_ms = min(newest_ms, SystemClock().now_ms()) - READ_MS
-    return load_back_to(inputs, since_ms, _HISTORY_MS)
 
 
 def seen_by(query: Query, reader: Reader) -> Query:
@@ -262,8 +229,8 @@ def shared_reader(reader: Reader) -> Reader:
 
 def _names(whole: Whole, reader: Reader) -> dict[str, tuple[str, ...]]:
     """Return the pools, models and teams that the reader can choose; for a reader of one team, only those of that team."""
-    known = whole.ledger.whole.lifetimes if reader.team is None else all_known(whole, Scope(team=reader.team)).segments
-    gpus = known["gpu"].unique().sort().to_list()
+    seen = all_known(whole, Scope(team=reader.team))
+    gpus = seen.segments["gpu"].unique().sort().to_list()
     inventory = whole.inventory
     teams = [reader.team] if reader.team is not None else sorted(whole.money.owners.teams())
     return {

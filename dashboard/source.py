@@ -23,10 +23,10 @@ from dashboard.access.people import VIEWER, Reader, person
 from dashboard.makers import Cache, Makers, TooManyError
 from dashboard.memory import Budget
 from dashboard.query import Query
-from dashboard.snapshot import READ_MS, LakeSnapshot, seen_by, shared_reader
+from dashboard.snapshot import LakeSnapshot, seen_by, shared_reader
 from dashboard.view import UNREADABLE, Problem, View, problem_of
 from fallow import __version__
-from fallow.clock import DAY_MS, HOUR_MS, Clock, SystemClock
+from fallow.clock import HOUR_MS, Clock, SystemClock
 from fallow.config import Config
 from fallow.errors import ConfigError, FallowError, VanishedFileError
 from fallow.given_file import TABLE_BYTES, given_bytes
@@ -51,9 +51,6 @@ _ACTIONS = ("action", "annotation", "scenario")
 
 _TABLES = ("money.owners", "money.prices", "money.offers", "money.goals", "plan.requests", "plan.carbon")
 """Settings that name a site's own tables, which the pages also use."""
-
-_LISTED_DAYS = READ_MS // DAY_MS
-"""Newest days of each table whose files make a version. An older file that comes late shows with the next version, within the hour."""
 
 _ACTIONS_EVERY_MS = 2_000
 """Actions of other readers show after this time; a list of a few files costs little."""
@@ -259,7 +256,8 @@ class LakeSource:
 
     def _follow(self, least_s: float, end: threading.Event) -> None:
         first, later = (
-            [partial(self._look_ahead, span, findings=findings) for span in SPANS] for findings in (False, True)
+            [partial(self._look, Query(span=span), Reader("", VIEWER), findings=findings) for span in SPANS]
+            for findings in (False, True)
         )
         ahead: list[Callable[[], object]] = [*first, self._make_plans, *later]
         for work in ahead:
@@ -272,12 +270,6 @@ class LakeSource:
             if not (_is_running_after(self.refresh) and _is_running_after(self._make_plans)):
                 return
             pause_s = min(max(least_s, _PAUSE_FACTOR * (time.monotonic() - before)), _LONGEST_PAUSE_S)
-
-    def _look_ahead(self, span: str, *, findings: bool) -> None:
-        """Make the view of a span, unless its window needs more of the lake than is in memory: years are read when they are asked for."""
-        query = Query(span=span)
-        if self._current().has_view(query):
-            self._look(query, Reader("", VIEWER), findings=findings)
 
     def _wait_for_quiet(self, quiet_s: float, end: threading.Event) -> None:
         """Wait until readers have asked for nothing for a while, since work ahead slows their pages down; not for ever."""
@@ -408,6 +400,6 @@ def _digest(lake: Lake, tables: tuple[str, ...]) -> str:
     """Return a digest of the files of some tables, the same in every process; raises LakeError."""
     found = hashlib.blake2b(digest_size=8)
     for table in tables:
-        for file in lake.files(table, dates=lake.dates(table)[-_LISTED_DAYS:]):
+        for file in lake.files(table):
             found.update(f"{file.key} {file.size_bytes} {file.version}\n".encode())
     return found.hexdigest()

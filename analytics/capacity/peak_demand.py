@@ -118,7 +118,7 @@ def backtests(hours: pl.DataFrame, until_ms: int, quantile: float, margins: Sequ
         return [None for _ in margins]
     over = [np.concatenate([week - before.kept(margin) for before, week in weeks]) for margin in margins]
     return [
-        Backtest(len(weeks), len(each), int((each > 0).sum()), math.ceil(round(max(float(each.max()), 0.0), 6)))
+        Backtest(len(weeks), len(each), int((each > 0).sum()), math.ceil(round(max(0.0, float(each.max())), 6)))
         for each in over
     ]
 

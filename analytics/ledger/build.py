@@ -61,11 +61,6 @@ class Ledger:
         found: _T = self._made[key]
         return found
 
-    @property
-    def is_whole(self) -> bool:
-        """Return whether the ledger has all days of the lake up to its end."""
-        return self.earlier.rows.is_empty()
-
     @cached_property
     def lifetimes(self) -> pl.DataFrame:
         """Return the history of each GPU on each host up to the ledger's end, including the days before it; see `lifetimes`."""
@@ -167,12 +162,6 @@ def newest_kept_ms(lake: Lake) -> int | None:
     """Return the start of the newest day of the ledger that the lake keeps; None where it keeps none. Raises LakeError."""
     files = lake.require().newest_files(schema.GPU_LIFETIME.name)
     return parse_day_ms(files[0].date) if files else None
-
-
-def oldest_kept_ms(lake: Lake) -> int | None:
-    """Return the start of the oldest day for which the lake has a ledger, or a folder of one; None without any. Raises LakeError."""
-    dates = lake.require().dates(schema.GPU_LIFETIME.name)
-    return parse_day_ms(dates[0]) if dates else None
 
 
 def _kept_days_ledger(kept: KeptLedger, days: Days, dates: Sequence[str], idle_intervals_from_ms: int) -> Ledger | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, tzinfo
 
@@ -211,18 +211,14 @@ class Comparisons:
     pools: Mapping[str, Comparison]
 
 
-def compare(
-    whole: Whole, scope: Scope, now: Window, before: Window, earlier: Callable[[Window], Whole] | None = None
-) -> Comparisons:
-    """Return both windows. `earlier` gives the data of a window that begins before the ledger of `whole`; none does without it."""
-    old = whole if earlier is None or whole.has_read(before) else earlier(before)
+def compare(whole: Whole, scope: Scope, now: Window, before: Window) -> Comparisons:
     pools = [scope.pool] if scope.pool else sorted({whole.inventory.pool(gpu) for gpu in whole.inventory.devices})
 
     names = tuple(each for each in FIGURES if not (scope.is_personal and each in _OF_NOBODY))
     of_pools = tuple(each for each in OF_POOLS if each in names)
 
     def both(own: Scope, named: tuple[str, ...]) -> Comparison:
-        return Comparison(_side(whole, own, now), _side(old, own, before), named)
+        return Comparison(_side(whole, own, now), _side(whole, own, before), named)
 
     found = {pool: both(replace(scope, pool=pool), of_pools) for pool in pools} if len(pools) > 1 else {}
     known = {pool: each for pool, each in found.items() if each.now.figures or each.before.figures}

@@ -27,7 +27,7 @@ from analytics.money.requests_file import load_requests
 from analytics.money.window_money import Money, open_money
 from analytics.quality.model import Remark
 from analytics.quality.remarks import data_quality
-from analytics.report.coverage import LOOKED_BACK_MS, Seen, Watch
+from analytics.report.coverage import Seen, Watch
 from analytics.report.decision_window import DecisionWindow, decision_window
 from analytics.report.goals import Goal, GoalProgress, open_goals, progress
 from analytics.report.trends import QUARTER_WEEKS, WeekFigures, week_figures
@@ -254,12 +254,6 @@ class Whole:
     def seen(self, window: Window, inside: Ledger, scope: Scope) -> Seen:
         """Return how much of a window was observed; `inside` is the scope's part of the ledger in it."""
         return self._watch.seen(window, inside, lambda ledger: self.narrowed(ledger, scope))
-
-    def has_read(self, window: Window) -> bool:
-        """Return whether the ledger has the rows of another window, and those before it that tell which GPUs there were."""
-        first_ms = (window.since_ms or 0) - LOOKED_BACK_MS
-        ledger = self.ledger.whole
-        return ledger.is_whole or first_ms >= int(ledger.segments["time"].min() or 0)  # type: ignore[arg-type]  # of integers
 
     def narrowed(self, ledger: Ledger, scope: Scope) -> Ledger:
         return narrowed(ledger, scope, self.money.costs, self.inventory, self.money.owners)

@@ -24,7 +24,7 @@ def _compare(view: View, colours: Palette) -> html.Div:
         view.query.against or "before",
     )
     other = window_against(now, chosen, view.zone)
-    found = compare(view.whole, view.report.scope, now, other, view.whole_of)
+    found = compare(view.whole, view.report.scope, now, other)
     tables = [
         section_panel(view, colours, table, answers=place == 0)
         for place, table in enumerate((comparison(found), pool_comparison(found)))

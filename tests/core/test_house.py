@@ -71,7 +71,6 @@ AROUND = {
     "analytics/tables/plan_old_cards.py": "the works and servers of rows of the part, and the cards of the fleet, which everybody may know",
     "analytics/tables/report_columns.py": "how long rules wait for data, which is the same for everybody",
     "analytics/tables/wording.py": "how long rules wait for data, which is the same for everybody",
-    "dashboard/snapshot.py": "the names of pools and models for readers who may see all of them",
     "dashboard/source.py": "makes plans of everybody ahead, and shows nothing of them",
 }
 """Who may read the ledger of everybody around what a reader may see, in a report, a section or on a page."""

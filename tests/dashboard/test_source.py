@@ -13,17 +13,14 @@ from typing import Any
 import pytest
 
 from analytics.decide.actions import record
-from analytics.report.compare import compare
-from analytics.scope import Scope
 from analytics.window import Inputs
 from dashboard.access.people import ADMIN, PLANNER, VIEWER, Reader
 from dashboard.error_panels import stale_data_notice
 from dashboard.query import Query
-from dashboard.snapshot import LakeSnapshot, _names
 from dashboard.source import LakeSource
 from dashboard.view import Problem, View
 from fallow.actors import Actor
-from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, Window
+from fallow.clock import HOUR_MS, MINUTE_MS
 from fallow.lake import Lake, LakeFile
 from tests.dashboard.conftest import inputs_of
 from tests.delivery.hands import Hands
@@ -340,36 +337,3 @@ def test_a_lake_that_does_not_answer_delays_no_reader(own_lake: Lake) -> None:
         assert not lake.heard.is_set()
     finally:
         lake.heard.set()
-
-
-def test_windows_before_the_ledger_in_memory_show_what_the_whole_ledger_shows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lake = made_lake(tmp_path / "lake")
-    for gpu, pool, first, last in (("GPU-1", "old", -40, -35), ("GPU-2", "new", -10, 0)):
-        rows = samples(gpu, first * 86_400, last * 86_400, every_s=3600, process_count=1, gpu_util_pct=80.0)
-        fill(lake, rows, devices=[device(gpu, time=T0 + first * DAY_MS, pool=pool)], host=f"h{gpu[-1]}")
-    day, everything, old = (
-        Window(T0 - DAY_MS, None),
-        Window(None, None),
-        Window(T0 - 39 * DAY_MS, T0 - 36 * DAY_MS),
-    )
-
-    def shown() -> tuple[list[bool], list[object]]:
-        found = LakeSnapshot.read(inputs_of(lake), "version", lambda: None)
-        wholes = [found._whole_of(window) for window in (day, everything, old)]  # noqa: SLF001
-        compared = compare(wholes[0], Scope(), Window(T0 - DAY_MS, T0), old, found._whole_of)  # noqa: SLF001
-        names = _names(wholes[0], ADA)
-        return [*map(found.has_read, (day, everything, old))], [
-            compared,
-            names,
-            *(each.ledger.summary for each in wholes),
-        ]
-
-    reads, before = shown()
-    assert reads == [True, True, True]  # a short lake is read whole
-    monkeypatch.setattr("dashboard.snapshot.READ_MS", 2 * DAY_MS)
-    monkeypatch.setattr("dashboard.snapshot._HISTORY_MS", 29 * DAY_MS)
-    reads, after = shown()
-    assert reads == [True, False, False]
-    assert after == before
