@@ -66,7 +66,7 @@ _TOO_LONG_S = 1200.0
 """More than five thousand GPUs take, with all warmed views. A network file system may wait for its server for ever."""
 
 _QUIET_PART, _QUIET_TIMES = 6, 12
-"""Views are made ahead once readers have requested none for this part of the least pause, or after so many times that part."""
+"""Views are made ahead after a time without requests, this part of the least pause; at the latest after so many such times."""
 
 _STILL_ASKED_MS = 3_600_000
 _WARMED = 12

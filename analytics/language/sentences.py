@@ -162,7 +162,7 @@ class Language:
 
         Sentences are translated, quantities written in the language, and names are unchanged and fully visible.
         """
-        if isinstance(value, str):  # a name is nobody's to translate
+        if isinstance(value, str):  # a name is not translated
             return self.translate(value) if isinstance(value, Sentence | SentenceList) else revealed(value)
         return value.shown(self) if isinstance(value, Quantity) else str(value)
 

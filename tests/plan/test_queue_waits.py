@@ -13,7 +13,7 @@ from analytics.capacity.causes import CAUSES
 from analytics.capacity.jobs import JOB_SCHEMA, WITHHELD_SCHEMA, QueueOrder
 from analytics.language.sentences import Share
 from analytics.plan.queue_waits import QueueWaits, all_waits, find_waits, goodput, halves, wait_groups
-from analytics.tables.plan_queue import wait_causes, waits_in_report
+from analytics.tables.plan_queue import idle_while_waiting, wait_causes, waits_in_report
 from fallow.clock import HOUR_MS
 from tests.core import pages
 from tests.plan.scheduler import Planted, planted, worst
@@ -242,6 +242,14 @@ def test_what_the_scheduler_says_holds_a_job_comes_first() -> None:
     first, second = halves(found)
     assert first.cause_ms == all_waits(found).cause_ms
     assert second.wait_ms == 0
+
+
+def test_the_idle_time_while_jobs_waited_is_not_that_of_the_whole_window() -> None:
+    rows = ledger(a1_0=[(UNTIL, "free")], b1_0=[(UNTIL, "free")])
+    found = waits([job("wants", 1, 9, 10), job("other", -3, -2, -1)], rows)
+    said = str(idle_while_waiting(found, 0).headline)
+    assert said.startswith("16.0 of 48.0 GPU-hours ")
+    assert said.endswith("passed while a job waited.")
 
 
 def test_free_gpus_that_the_scheduler_may_not_give_out_are_apart() -> None:
