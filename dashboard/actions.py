@@ -14,7 +14,7 @@ from analytics.language.sentences import Moment, SentenceList, plain, tr, tr_man
 from analytics.plan.replay.comparisons import SavedScenario, remove_scenario, save_scenario
 from dashboard.access.audit import ACTION, ANNOTATION, REFUSED, SCENARIO, audit, audit_first, in_role
 from dashboard.access.people import PLANNER, NotAllowedError
-from dashboard.error_panels import error_line, problem_line
+from dashboard.error_panels import button_line, error_line
 from dashboard.source import LakeSource, view_of
 from dashboard.view import Problem, View
 from fallow.clock import parse_window, to_ms
@@ -34,7 +34,7 @@ def carry_out(
     """
     view = view_of(source, search)
     if isinstance(view, Problem):
-        return problem_line(source, search, view), None, None
+        return button_line(source, search, view), None, None
     try:
         sentence, result = action(view)
     except FallowError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dash import dcc, html
 
 from analytics.language.languages import language
@@ -54,6 +56,17 @@ def error_line(view: View, error: FallowError) -> str:
 def problem_line(source: LakeSource, search: str | None, found: Problem) -> str:
     """Return in one line why an address has no view, in the address's language."""
     return in_a_line(language_of(source, search), found.message, found.hint)
+
+
+def button_line(source: LakeSource, search: str | None, found: Problem) -> str:
+    """Return in one line why a button did nothing."""
+    again = tr("Nothing has been done: press the button again.")
+    return problem_line(source, search, replace(found, hint=again) if found.is_passing else found)
+
+
+def problem_hint(source: LakeSource, search: str | None, found: Problem) -> html.P:
+    """Return the line for a panel whose view there is not; where it only needs to wait, the page asks again by itself."""
+    return html.P(problem_line(source, search, found), className="hint", **_announced(again=found.is_passing))
 
 
 def missing_page_panel(speaks: Language, path: str) -> html.Div:
@@ -122,9 +135,13 @@ def _problem(speaks: Language, title: str, message: str, hint: str | dcc.Link, *
             else html.P(hint),
         ],
         className="problem",
-        role="status" if again else "alert",
-        **({"data-again": "yes"} if again else {}),
+        **_announced(again=again),
     )
+
+
+def _announced(*, again: bool) -> dict[str, str]:
+    """Return the attributes of a problem: with `again`, the page's script has the page made anew until it is mended."""
+    return {"role": "status", "data-again": "yes"} if again else {"role": "alert"}
 
 
 def _lang_attribute(speaks: Language, text: str) -> str | None:

@@ -19,7 +19,7 @@ from analytics.tables.table import Column
 from analytics.tables.verdicts import release_sentence
 from analytics.tables.wording import with_waiting
 from analytics.workloads.model import Finding
-from dashboard.error_panels import in_a_line, problem_line
+from dashboard.error_panels import in_a_line, problem_hint
 from dashboard.files import links
 from dashboard.grid import GridOf, check_address, filter_button, grid
 from dashboard.pages.chosen import (
@@ -250,7 +250,7 @@ def _connect(app: Any, source: LakeSource) -> None:
     def look(chosen: Any, search: str | None) -> Any:
         view = view_of(source, search)
         if isinstance(view, Problem):
-            return [html.P(problem_line(source, search, view), className="hint", role="alert")]
+            return [problem_hint(source, search, view)]
         return in_words(detail(view, _ids(chosen)), view.language)
 
     connect_action_form(

@@ -37,7 +37,7 @@ from analytics.tables.what_if_reserve import reserve_by_pool, reserves_compared
 from analytics.workloads.model import Confidence, Finding
 from analytics.workloads.pool_demand import MARGINS, FleetDemand
 from dashboard.access.people import PLANNER
-from dashboard.error_panels import in_a_line, problem_line
+from dashboard.error_panels import in_a_line, problem_hint
 from dashboard.files import links
 from dashboard.grid import GridOf, filter_button, grid
 from dashboard.pages.chosen import action_form, command_block, connect_action_form, gpu_links, listing, name_links
@@ -372,7 +372,7 @@ def _connect_looking(app: Any, source: LakeSource) -> None:
     def look(chosen: Any, search: str | None) -> Any:
         view = view_of(source, search)
         if isinstance(view, Problem):
-            return [[html.P(problem_line(source, search, view), className="hint", role="alert")], True]
+            return [[problem_hint(source, search, view)], True]
         found, wanted = view.report.recommendations, str(chosen or "")
         return [in_words(detail(view, found, wanted), view.language), not _leading(found, wanted)]
 
@@ -388,8 +388,10 @@ def _connect_reserve(app: Any, source: LakeSource) -> None:
     )
     def slide(place: Any, search: str | None, scheme: str | None) -> Any:
         view = view_of(source, search)
-        given = None if isinstance(view, Problem) else view.report.recommendations.fleet
-        if isinstance(view, Problem) or given is None or place not in range(len(MARGINS)):
+        if isinstance(view, Problem):
+            return [[problem_hint(source, search, view)], no_update]
+        given = view.report.recommendations.fleet
+        if given is None or place not in range(len(MARGINS)):
             return [no_update] * 2
         section = reserve_by_pool(given, MARGINS[place])
         return in_words([_what_if(view, palette(str(scheme)), given, section), section.headline], view.language)

@@ -16,7 +16,7 @@ from analytics.tables.palette import Palette
 from analytics.tables.wording import scope_parts
 from dashboard.access.audit import REFUSED, SENDING, audit, audit_first, in_role
 from dashboard.access.people import PLANNER, NotAllowedError
-from dashboard.error_panels import error_line, problem_line
+from dashboard.error_panels import button_line, error_line
 from dashboard.files import chosen_week, edition, weeks
 from dashboard.pages.page import Page, in_words
 from dashboard.render.panel import panel
@@ -149,7 +149,7 @@ def _asked(source: LakeSource, search: str | None, carried_out: Callable[[View],
     """What `carried_out` answers, only for who may send, which is written down where they may not; else why not."""
     look = view_of(source, search)
     if isinstance(look, Problem):
-        return SendingAnswer(html.P(problem_line(source, search, look), className="failed"))
+        return SendingAnswer(html.P(button_line(source, search, look), className="failed"))
     try:
         try:
             look.reader.require(PLANNER)

@@ -301,7 +301,9 @@ def _connect(app: Any, source: LakeSource) -> None:
     def try_out(_: Any, *values: Any) -> Any:
         *chosen, _, search, scheme = values
         view = view_of(source, search)
-        if isinstance(view, Problem) or view.report.scope.is_personal:
+        if isinstance(view, Problem):
+            return [no_update, not view.is_passing, no_update]
+        if view.report.scope.is_personal:
             return [no_update] * 3
         fields = _numbers(callback_context.inputs_list[0]) | dict(zip(_CHOICES, chosen, strict=True))
         panels, is_whole, text = shown(source, view, palette(str(scheme)), fields)
@@ -323,7 +325,9 @@ def _connect_saved(app: Any, source: LakeSource) -> None:
     )
     def compare(_: Any, __: Any, search: str | None, scheme: str | None) -> Any:
         view = view_of(source, search)
-        if isinstance(view, Problem) or view.report.scope.is_personal:
+        if isinstance(view, Problem):
+            return [no_update, not view.is_passing]
+        if view.report.scope.is_personal:
             return [no_update] * 2
         return in_words(compared(source, view, palette(str(scheme))), view.language)
 

@@ -14,6 +14,7 @@ from analytics.language.languages import language
 from analytics.tables.table import Table, column
 from dashboard.access.people import Reader
 from dashboard.grid import _WORDS, GridOf, grid, grid_words
+from dashboard.source import LATE
 from fallow.actors import Actor
 from fallow.cli import main
 from fallow.clock import format_ms
@@ -119,6 +120,23 @@ def test_the_chosen_finding_in_full(held: Held) -> None:
 def test_several_chosen_count_each_gpu_once(held: Held) -> None:
     text = words(held.pages().look_at(*(held.finding(gpu).finding_id for gpu in ("a", "b"))))
     assert "2 findings chosen: 2 GPUs, 0 of them reclaimable" in text
+
+
+@pytest.mark.parametrize("panel", ["findings-chosen.data", "recommendation-chosen.data", "reserve.value"])
+def test_a_panel_whose_data_is_late_has_the_page_ask_again(
+    held: Held, monkeypatch: pytest.MonkeyPatch, panel: str
+) -> None:
+    pages = held.pages()
+    monkeypatch.setattr(pages.source, "look", lambda *_, **__: LATE)
+    said = next(iter(pages.call(panel, {panel: [], "url.search": ALL}).values()))["children"]
+    assert "takes longer than usual" in words(said)
+    assert [each for each in components(said) if each["props"].get("data-again")], "fallow.js waits for this"
+
+
+def test_a_button_whose_data_is_late_says_that_it_did_nothing(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = held.pages()
+    monkeypatch.setattr(pages.source, "look", lambda *_, **__: LATE)
+    assert "press the button again" in pages.press("ack", "F-0000000000")["acts-said"]["children"]
 
 
 def test_an_address_leads_to_one_finding_even_a_snoozed_one(held: Held) -> None:

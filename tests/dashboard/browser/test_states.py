@@ -21,11 +21,24 @@ from dashboard.source import LATE, LakeSource
 from dashboard.view import Problem, View
 from fallow.lake import Lake
 from tests.dashboard.browser.conftest import WAIT_MS, Surfer, check_accessibility
+from tests.dashboard.browser.findings_table import ALL, listed, state
 from tests.dashboard.conftest import UNTIL_MS, inputs_of, words
 from tests.dashboard.conftest import page as frame_page
 from tests.lakes import made_lake
 
 pytestmark = pytest.mark.long
+
+
+class Late(LakeSource):
+    """Says as often as `late` that it takes long."""
+
+    late = 0
+
+    def look(self, query: Query, reader: Reader, *, findings: bool = True) -> View | Problem:
+        if self.late:
+            self.late -= 1
+            return LATE
+        return super().look(query, reader, findings=findings)
 
 
 @contextmanager
@@ -132,20 +145,23 @@ def test_a_lake_that_is_gone_leaves_what_was_read_and_says_so(
 
 
 def test_an_answer_that_takes_long_is_said_and_comes_by_itself(browser: Browser, small_lake: Lake) -> None:
-    class Late(LakeSource):
-        """Says several times that it takes long."""
-
-        asked = 0
-
-        def look(self, query: Query, reader: Reader, *, findings: bool = True) -> View | Problem:
-            self.asked += 1
-            return LATE if self.asked <= 3 else super().look(query, reader, findings=findings)
-
     source = Late(lambda: inputs_of(small_lake))
+    source.late = 3
     with served(source) as address, opened(browser, address, until="#page [data-again]") as page:
         assert "This page takes longer than usual." in without_traceback(page)
         page.wait_for_selector("#page .headline", timeout=WAIT_MS)
-        assert source.asked > 3
+        assert source.late == 0
+
+
+def test_a_chosen_finding_that_takes_long_comes_by_itself(browser: Browser, demo: Path) -> None:
+    source = Late(lambda: inputs_of(Lake.at(str(demo / "lake")), config=str(demo / "fallow.toml")))
+    with served(source) as address, opened(browser, address, f"/findings?{ALL}") as page:
+        chosen = state(listed(page))["ids"][0]
+        source.late = 2
+        page.locator(f"#findings-grid [row-id='{chosen}'] input[type=checkbox]").check()
+        page.wait_for_selector("#finding-detail >> text=takes longer than usual")
+        page.wait_for_selector(f"#finding-detail >> text={chosen}")
+        assert state(page)["chosen"] == [chosen]
 
 
 def test_files_are_put_together_while_readers_read(small_lake: Lake, tmp_path: Path) -> None:
