@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.attribution.proc import INITIAL_PID_NAMESPACE
 from agent.nvml.installation import PciGpu, list_gpus
 from fallow.os_user import effective_user
 
@@ -40,12 +41,6 @@ def cuda(text: str) -> Cuda | None:
     return None if found is None else (found[0], found[1])
 
 
-def library_version(name: str) -> str | None:
-    """Return the driver version in a library's file name, such as `libcuda.so.580.65.06`."""
-    match = _LIBRARY.search(name)
-    return None if match is None else match[1]
-
-
 def shown(numbers: Version) -> str:
     """Return a version as text: 12.8, or for drivers with two digits per part: 580.65.06."""
     return ".".join(str(part) if index < 2 else f"{part:02}" for index, part in enumerate(numbers))
@@ -55,8 +50,6 @@ _TIMEX_BYTES = 256  # struct timex has 208 on 64-bit machines
 _STATUS_OFFSET = 40
 _MAX_ERROR_OFFSET = 24
 _STA_UNSYNC = 0x40
-INITIAL_PID_NAMESPACE = "pid:[4026531836]"
-"""The kernel's fixed number of the first PID namespace (PROC_PID_INIT_INO)."""
 
 
 @dataclass(frozen=True)
@@ -278,7 +271,9 @@ class Copy:
     @property
     def version(self) -> Version | None:
         """Return the driver's version by the file name."""
-        return version(library_version(self.file.name) or "")
+        """Return the driver version in the file's name, such as `libcuda.so.580.65.06`."""
+        match = _LIBRARY.search(self.file.name)
+        return None if match is None else version(match[1])
 
     @property
     def stub(self) -> bool:

@@ -119,8 +119,6 @@ class GpuLook:
     uuid: str = ""
     model: str = ""
     capability: tuple[int, int] | None = None
-    minor: int | None = None
-    pci: str | None = None
     persistence: bool | None = None
     mig: bool | None = None
     mig_instances: int | None = None

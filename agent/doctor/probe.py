@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _CALLS: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    ("nvmlDeviceGetMinorNumber", ()),
+    ("nvmlDeviceGetPciInfo", ()),
     ("nvmlDeviceGetUtilizationRates", ()),
     ("nvmlDeviceGetSamples", (pynvml.NVML_GPU_UTILIZATION_SAMPLES, 0)),
     ("nvmlDeviceGetMemoryInfo", ()),
@@ -94,12 +96,9 @@ def _gpu(index: int) -> dict[str, Any]:
         "uuid": uuid,
         "model": ask("nvmlDeviceGetName"),
         "capability": ask("nvmlDeviceGetCudaComputeCapability"),
-        "minor": ask("nvmlDeviceGetMinorNumber"),
         "persistence": ask("nvmlDeviceGetPersistenceMode"),
         "mig": (ask("nvmlDeviceGetMigMode") or [None])[0],
     }
-    pci = ask("nvmlDeviceGetPciInfo")
-    answer["pci"] = None if pci is None else (pci.busId.decode() if isinstance(pci.busId, bytes) else pci.busId)
     answer["mig_instances"] = _mig_instances(handle, ask) if answer["mig"] else None
     for name, arguments in _CALLS:
         ask(name, *arguments)

@@ -49,7 +49,7 @@ def main() -> None:
                 claims.sort(key=lambda claim: claim.held_until_ms, reverse=True)
                 write_answer(holders=[each.said() for each in claims])
     except FallowError as error:
-        write_answer(failed={"message": error.message, "hint": error.hint, "usage": error.exit_code == 2})
+        write_answer(failed={"message": error.message, "hint": error.hint})
 
 
 def _try(store: Store, host: str) -> None:

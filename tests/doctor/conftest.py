@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from agent.attribution.proc import INITIAL_PID_NAMESPACE
 from agent.doctor.case import Case, Options
 from agent.doctor.checks import CHECKS
-from agent.doctor.host import INITIAL_PID_NAMESPACE, HostFiles, KernelClock, read_kernel
+from agent.doctor.host import HostFiles, KernelClock, read_kernel
 from agent.doctor.look import DriverLook, GpuLook
 from tests.fakes.nvml import library_folder
 
@@ -26,11 +27,11 @@ DRIVER = "580.95.05"
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 
-H100 = GpuLook(0, "GPU-a", "NVIDIA H100 80GB HBM3", (9, 0), 0, "00000000:17:00.0", persistence=True, mig=False)
-V100 = GpuLook(1, "GPU-b", "Tesla V100-SXM2-16GB", (7, 0), 1, "00000000:3B:00.0", persistence=True)
-P40 = GpuLook(2, "GPU-c", "Tesla P40", (6, 1), 2, "00000000:3C:00.0", persistence=True)
-RTX5090 = GpuLook(3, "GPU-d", "NVIDIA GeForce RTX 5090", (12, 0), 3, "00000000:3D:00.0", persistence=True)
-UNKNOWN = GpuLook(4, "GPU-e", "NVIDIA X1000", (99, 0), 4, "00000000:3E:00.0", persistence=True)
+H100 = GpuLook(0, "GPU-a", "NVIDIA H100 80GB HBM3", (9, 0), persistence=True, mig=False)
+V100 = GpuLook(1, "GPU-b", "Tesla V100-SXM2-16GB", (7, 0), persistence=True)
+P40 = GpuLook(2, "GPU-c", "Tesla P40", (6, 1), persistence=True)
+RTX5090 = GpuLook(3, "GPU-d", "NVIDIA GeForce RTX 5090", (12, 0), persistence=True)
+UNKNOWN = GpuLook(4, "GPU-e", "NVIDIA X1000", (99, 0), persistence=True)
 
 
 def answers(*gpus: GpuLook, version: str = DRIVER, **other: Any) -> DriverLook:

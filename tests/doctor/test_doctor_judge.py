@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from agent.doctor import compatibility as catalog
@@ -17,7 +19,7 @@ from agent.doctor.compatibility import (
     torch_build,
     torch_lacks,
 )
-from agent.doctor.host import Version, library_version, shown, version
+from agent.doctor.host import Copy, Version, shown, version
 
 ON_DRIVERS = """
 13.0 580.65.06  full     580
@@ -155,4 +157,5 @@ def test_versions_compare_as_numbers() -> None:
     assert driver("580.126.09") > driver("580.65.06")
     assert shown(driver("580.65.06")) == "580.65.06"
     assert version("none") is None
-    assert [library_version(f"libcuda.so.{each}") for each in ("580.65.06", "1")] == ["580.65.06", None]
+    libraries = [Copy("", Path(f"libcuda.so.{each}")) for each in ("580.65.06", "1")]
+    assert [each.version for each in libraries] == [(580, 65, 6), None]

@@ -21,13 +21,14 @@ _MAKE_UVM = "sudo nvidia-modprobe -u -c 0"
 
 def minors(host: HostFiles) -> list[int]:
     """Return the minor numbers of the GPUs (/dev/nvidia<minor>), from /proc/driver/nvidia/gpus."""
-    found = []
-    for path in listed(host.proc / "driver/nvidia/gpus", "*/information"):
-        for line in (read(path) or "").splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() == "Device Minor" and value.strip().isdigit():
-                found.append(int(value))
-    return sorted(found)
+    files = listed(host.proc / "driver/nvidia/gpus", "*/information")
+    return sorted(number for path in files for number in _numbers(path, "Device Minor"))
+
+
+def _numbers(path: Path, name: str) -> list[int]:
+    """Return the numbers behind `NAME:` in a file of the driver."""
+    entries = (line.partition(":") for line in (read(path) or "").splitlines())
+    return [int(value) for key, _, value in entries if key.strip() == name and value.strip().isdigit()]
 
 
 def look_at_nodes(case: Case) -> Iterator[DoctorFinding]:
@@ -197,8 +198,4 @@ def _mig_rights_error(case: Case, facts: Facts) -> DoctorFinding | None:
 
 def monitor_minor(host: HostFiles) -> int | None:
     """Return the minor number of MIG's monitor capability; None where the driver has none."""
-    for line in (read(host.proc / _MONITOR) or "").splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() == "DeviceFileMinor" and value.strip().isdigit():
-            return int(value)
-    return None
+    return next(iter(_numbers(host.proc / _MONITOR, "DeviceFileMinor")), None)
