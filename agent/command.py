@@ -136,9 +136,17 @@ def _release(args: argparse.Namespace) -> int:
         now = _ask(folder, "status")
     if args.json:
         show(json.dumps(now.as_json(), indent=2))
-        return 0 if _is_free(now) else 1
-    if not _is_free(now):
-        raise FallowError(_release_error(now, args.wait), _remedy(now))
+        return 0 if now.mode == "released" and not now.blocked else 1
+    if now.blocked:
+        raise FallowError(
+            f"the driver is still held on {now.host}: {'; '.join(map(_blocked_text, now.blocked))}",
+            "the other GPUs are released; that process ends when the GPU is reset or the host reboots; do not kill -9 it",
+        )
+    if now.mode != "released":
+        raise FallowError(
+            f"the agent on {now.host} has not released the driver within {args.wait}",
+            "ask again with `fallow agent status`, or use a longer --wait",
+        )
     again = (
         ""
         if now.released_until_ms is None
@@ -224,22 +232,6 @@ def _publishing(now: AgentStatus, now_ms: int) -> str:
 def _duration_text(span_ms: int) -> str:
     """Return a duration in whole seconds, precise enough for people."""
     return format_duration(max(0, span_ms // SECOND_MS * SECOND_MS))
-
-
-def _is_free(now: AgentStatus) -> bool:
-    return now.mode == "released" and not now.blocked
-
-
-def _release_error(now: AgentStatus, wait: str) -> str:
-    if now.blocked:
-        return f"the driver is still held on {now.host}: {'; '.join(_blocked_text(each) for each in now.blocked)}"
-    return f"the agent on {now.host} has not released the driver within {wait}"
-
-
-def _remedy(now: AgentStatus) -> str:
-    if now.blocked:
-        return "the other GPUs are released; that process ends when the GPU is reset or the host reboots; do not kill -9 it"
-    return "ask again with `fallow agent status`, or use a longer --wait"
 
 
 def _blocked_text(each: Blocked) -> str:

@@ -94,20 +94,6 @@ _URL_USER = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*://)(?=[^ /?#]*[:@])[^ ]*@")
 _PLAIN_USER = re.compile(r"(?<![\w/.\-])([\w.\-]+):[^ @/]+@(?!sha256:)")
 
 
-def mask_url_users(text: str, mask: str) -> str:
-    """Return the text without the user part of URLs."""
-    return _URL_USER.sub(rf"\1{mask}@", text)
-
-
-def mask_shapes(text: str, mask: str) -> str:
-    """Return the text with tokens and keys replaced by the mask."""
-    text = _PEM.sub(mask, text)
-    text = _PLAIN_USER.sub(rf"\1:{mask}@", text)
-    text = _TOKENS.sub(mask, text)
-    text = _BEARER.sub(rf"\1 {mask}", text)
-    return _FORTY.sub(mask, text)
-
-
 MASK = "***"
 LONGEST = 1000
 """Number of characters of a command line that are kept."""
@@ -142,11 +128,15 @@ _PROGRAM = re.compile(r"[\w.\-]+")
 
 def mask_arguments(arguments: Sequence[bytes]) -> str:
     """Return the command line as one text of at most 1,000 characters, with secrets as `***`."""
-    texts = [mask_url_users(printable(argument.translate(_BLANKS)), MASK) for argument in arguments]
+    texts = [_URL_USER.sub(rf"\1{MASK}@", printable(argument.translate(_BLANKS))) for argument in arguments]
     text = " ".join(_masked_text(texts))
     if len(text) > _LONGEST_SEARCHED:  # cut between words, because half a secret is not recognised
         text = f"{text[:_LONGEST_SEARCHED].rpartition(' ')[0]} {MASK}"
-    text = mask_shapes(text, MASK)
+    text = _PEM.sub(MASK, text)
+    text = _PLAIN_USER.sub(rf"\1:{MASK}@", text)
+    text = _TOKENS.sub(MASK, text)
+    text = _BEARER.sub(rf"\1 {MASK}", text)
+    text = _FORTY.sub(MASK, text)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 

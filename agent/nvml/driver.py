@@ -125,7 +125,8 @@ class Driver:
         """GPU and name of calls that blocked or ended an earlier worker and have not returned in this worker."""
         self.returned: list[tuple[str, str]] = []
         """GPU and name of the calls on trial that have returned in this worker."""
-        self._missing: list[int] = []
+        self.missing: list[int] = []
+        """Positions of GPUs that exist but cannot be opened."""
         self.count = 0
         """Number of GPUs that the driver has listed."""
         self.fields = field_numbers(None)
@@ -180,15 +181,10 @@ class Driver:
             detail = f"the driver ({text}) {what}: time throttled by heat or the power brake is unknown; upgrade fallow"
             self.say("call_unsupported", detail)
 
-    @property
-    def missing(self) -> list[int]:
-        """Return the positions of GPUs that exist but cannot be opened."""
-        return list(self._missing)
-
     def open_missing(self) -> list[DriverGpu]:
         """Return the GPUs that could not be opened before and can be opened now."""
         self.begin_round(_OPENING_S)
-        missing, self._missing = self._missing, []
+        missing, self.missing = self.missing, []
         reported, self.incidents = self.incidents, []
         found = [self._open_one(index, frozenset()) for index in missing]
         self.incidents = reported  # that they cannot be opened is reported only once
@@ -204,7 +200,7 @@ class Driver:
         except (pynvml.NVMLError, ValueError, GpuGoneError) as error:
             if isinstance(error, pynvml.NVMLError):
                 self._check_driver(error)
-            self._missing.append(index)
+            self.missing.append(index)
             self.say("gpu_lost", f"GPU {index} cannot be opened: {error}")
             return None
         return None if uuid in skip else DriverGpu(handle, uuid, index)

@@ -171,7 +171,8 @@ def _names(values: Values) -> frozenset[str]:
 
 def _level(engine: Engine, quantity: EngineMetric, samples: Sequence[Sample]) -> float | None:
     """Return the sum or mean over the model's series; null where a series is unknown or the result is impossible."""
-    values = _first(engine, quantity, samples).values()
+    found: Values = next((each for source in quantity.sources if (each := _values(engine, source, samples))), {})
+    values = found.values()
     known = [value for value in values if value is not None and value >= 0]
     if not known or len(known) != len(values):
         return None
@@ -187,10 +188,6 @@ def _counts(engine: Engine, quantity: EngineMetric, samples: Sequence[Sample]) -
         if found[0]:
             return found
     return ({},)
-
-
-def _first(engine: Engine, quantity: EngineMetric, samples: Sequence[Sample]) -> Values:
-    return next((values for source in quantity.sources if (values := _values(engine, source, samples))), {})
 
 
 def _values(engine: Engine, source: Metric, samples: Sequence[Sample]) -> Values:
