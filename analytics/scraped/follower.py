@@ -11,7 +11,7 @@ from analytics.importers.kinds import add_key_argument, pseudonyms_of
 from analytics.scraped.lake_writer import DayMerging, LakeWriter, WriterSettings
 from analytics.scraped.reading import ReadChunk, ReadingStoppedError, SiteReader, days
 from analytics.scraped.server.metrics_server import MetricsServer
-from analytics.scraped.service import Stop, follower_server, patience_ms
+from analytics.scraped.service import Stop, open_pages, patience_ms
 from analytics.scraped.source import ReadSpan, ScrapedSource, add_server_flags, server_settings
 from analytics.scraped.totals import ReadTotals
 from analytics.scraped.windows import WindowWork
@@ -30,7 +30,6 @@ from fallow.clock import (
 from fallow.config import Config
 from fallow.errors import FallowError, InputError, LakeError, NoLakeError
 from fallow.exposition import ExposedSamples, Family
-from fallow.http_server import parse_listen
 from fallow.lake import AGENT_FIRST_SEQ, Lake
 from fallow.lake_init import require_marker
 from fallow.output import say
@@ -291,9 +290,7 @@ class Follower:
             writer = LakeWriter(
                 self.lake, WriterSettings(hourly=True, pseudonyms=self.settings.pseudonyms), ReadTotals()
             )
-            self._reading = WindowWork(
-                server, reader, writer, self.source.match, lambda _: None, self._add_chunk, self.source.cluster
-            )
+            self._reading = WindowWork(self.source, server, reader, writer, lambda _: None, self._add_chunk)
             self._say_connected(server)
         return self._reading
 
@@ -355,11 +352,7 @@ def run(args: argparse.Namespace) -> int:
     )
     with ExitStack() as opened:
         opened.callback(follower.close)
-        if settings.text("follow.listen"):
-            address = parse_listen(settings.text("follow.listen"), "follow.listen")
-            server = follower_server(address, board.metrics, board.health)
-            server.start()
-            opened.callback(server.close)
+        open_pages(opened, settings, board.metrics, board.health)
         return _follow(follower, stop, once=args.once)
 
 

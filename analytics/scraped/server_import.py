@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from types import TracebackType
 from typing import Self
 
 import polars as pl
@@ -122,9 +121,7 @@ class ProgressLine:
         self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
     @contextmanager
@@ -189,15 +186,7 @@ class ServerImport:
         """Return the result. Raises InputError and LakeError, after which the lake is whole and the same import continues from there."""
         wish = self._wish
         self._unsaid = self._discovery_line()
-        work = WindowWork(
-            wish.server,
-            wish.reader,
-            self._writer,
-            wish.source.match,
-            self._ask_about_doubts,
-            self._add_chunk,
-            wish.source.cluster,
-        )
+        work = WindowWork(wish.source, wish.server, wish.reader, self._writer, self._ask_about_doubts, self._add_chunk)
         with self._progress:
             for start_ms, end_ms in days(self._from_ms, wish.until_ms):
                 self._window_ms = end_ms - start_ms
@@ -237,9 +226,10 @@ class ServerImport:
                 f"{wish.server.name} has no series that can be read: {'; '.join(names.refused)}", _OWN_READER
             )
         if not (names.telling or names.of_servers):
+            matching = f" where {wish.source.match}" if wish.source.match else ""
             raise InputError(
                 f"{wish.server.name} at {wish.source.address.url} has no series of a known GPU exporter or inference server between "
-                f"{format_ms(wish.since_ms)} and {format_ms(wish.until_ms)}{_match_phrase(wish.source.match)}",
+                f"{format_ms(wish.since_ms)} and {format_ms(wish.until_ms)}{matching}",
                 "`--check` lists its metrics; --mapping FILE names your own series",
             )
         return f"{wish.server.name} at {wish.source.address.url} has metrics of {', '.join(names.titles)}; reading by {wish.server.way}"
@@ -285,10 +275,6 @@ class ServerImport:
 
 
 _OWN_READER = "run fallow's agent on the hosts, or a GPU exporter that docs/prometheus.md lists"
-
-
-def _match_phrase(match: str) -> str:
-    return f" where {match}" if match else ""
 
 
 class ImportPrometheus:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import FrameType
 
 from fallow.bell import Bell
 from fallow.clock import MINUTE_MS
+from fallow.config import Config
 from fallow.exposition import ExposedSamples
-from fallow.http_server import HttpServer, MetricsPages
+from fallow.http_server import HttpServer, MetricsPages, parse_listen
 
 
 def patience_ms(every_ms: int) -> int:
@@ -17,13 +19,21 @@ def patience_ms(every_ms: int) -> int:
     return max(15 * MINUTE_MS, 3 * every_ms)
 
 
-def follower_server(
-    address: tuple[str, int], metrics: Callable[[], ExposedSamples], health: Callable[[], tuple[int, dict[str, object]]]
-) -> HttpServer:
-    """Return the server of follow.listen, not started. Many threads call `metrics` and `health`."""
+def open_pages(
+    opened: ExitStack,
+    settings: Config,
+    metrics: Callable[[], ExposedSamples],
+    health: Callable[[], tuple[int, dict[str, object]]],
+) -> None:
+    """Serve the pages at follow.listen, where it is set, until `opened` ends. Many threads call `metrics` and `health`."""
+    if not settings.text("follow.listen"):
+        return
+    address = parse_listen(settings.text("follow.listen"), "follow.listen")
     pages = MetricsPages("fallow follow", health, metrics)
     remedy = "set follow.listen to an address of this host with a free port, or to nothing"
-    return HttpServer(address, pages.respond, "/metrics and /healthz", remedy)
+    server = HttpServer(address, pages.respond, "/metrics and /healthz", remedy)
+    server.start()
+    opened.callback(server.close)
 
 
 class Stop:

@@ -14,6 +14,7 @@ from analytics.scraped.samples import Samples, SeriesSelection
 from analytics.scraped.series_labels import clustered_host
 from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.serving_rows import served_models
+from analytics.scraped.source import ScrapedSource
 from analytics.scraped.who.kube_metrics import KUBE_METRICS, kube_selectors
 from analytics.scraped.who.label_runs import Given
 from fallow.clock import HOUR_MS, MINUTE_MS
@@ -60,18 +61,15 @@ def _thinned_samples(samples: Samples, step_ms: int) -> Samples:
 class WindowWork:
     """Reads a window and writes it; the parts are as `SiteReader` and `LakeWriter` have them."""
 
+    source: ScrapedSource
     server: MetricsServer
     reader: SiteReader
     writer: LakeWriter
-    match: str
     judge: Callable[[Sequence[Imported]], None]
     """Receives the rows of each chunk before they are published. Raises InputError to prevent that."""
 
     written: Callable[[ReadChunk], None]
     """Receives each chunk that is in the lake."""
-
-    cluster: str = ""
-    """The label that distinguishes hosts of one name; empty: none."""
 
     def run(self, since_ms: int, until_ms: int) -> SeenWindow:
         """Read and write a window. Raises InputError from the server and LakeError from the lake, after which the lake is whole."""
@@ -81,7 +79,8 @@ class WindowWork:
         for chunk in self.reader.read(seen):
             given.append(self._publish(chunk))
             self.written(chunk)
-        kube = kube_samples(self.server, self.match, since_ms, until_ms, self.cluster) if seen.hosts else None
+        own = self.source
+        kube = kube_samples(self.server, own.match, since_ms, until_ms, own.cluster) if seen.hosts else None
         if given or until_ms == self.writer.settings.until_ms:
             self.writer.write_allocations(Given.joined([Given.of([]), *given]), kube, until_ms)
         for part, samples in self.reader.servers(seen):

@@ -45,7 +45,7 @@ def message() -> ExportMetricsServiceRequest:
 
 
 def test_what_the_conventions_name_is_there_in_their_units() -> None:
-    taken = sort_out(message(), metric_names(load_exporters()), END_MS)
+    taken = sort_out(message(), metric_names(load_exporters()), END_MS, {})
     assert (taken.ignored, dict(taken.rejected)) == (0, {})
     found = {
         (

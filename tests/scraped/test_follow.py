@@ -22,10 +22,10 @@ from analytics.scraped.reading import ReadingStoppedError, SiteReader
 from analytics.scraped.server.address import ServerAddress
 from analytics.scraped.server.connection import ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer
-from analytics.scraped.service import follower_server
 from analytics.scraped.source import ReadSpan, ScrapedSource
 from fallow import parquet
 from fallow.clock import HOUR_MS, MINUTE_MS, SystemClock
+from fallow.http_server import HttpServer, MetricsPages
 from fallow.lake import LakeFile
 from fallow.schema import GPU
 from tests.conftest import REPOSITORY, clean_environment
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from analytics.scraped.samples import Labels
-    from fallow.http_server import HttpServer
     from fallow.lake import Lake
     from tests.scraped.gateway import Asked
     from tests.scraped.servers import MetricsProcess
@@ -240,7 +239,8 @@ def test_who_asks_it_to_stop_gets_no_half_window(lake: Lake) -> None:
 def test_it_says_how_it_is(lake: Lake) -> None:
     site = Site(lake, MIDNIGHT_MS, MIDNIGHT_MS + HOUR_MS)
     site.server.offset_ms = 120_000
-    page = follower_server(("127.0.0.1", 0), site.board.metrics, site.board.health)
+    pages = MetricsPages("fallow follow", site.board.health, site.board.metrics)
+    page = HttpServer(("127.0.0.1", 0), pages.respond, "/metrics and /healthz", "none")
     page.start()
     try:
         site.run_until(MIDNIGHT_MS + 10 * MINUTE_MS)

@@ -354,7 +354,7 @@ def test_only_hardware_that_is_a_gpu_counts() -> None:
         gauge("hw.temperature", "Cel", die, inlet),
         gauge("system.cpu.utilization", "1", point(0.1)),
     )
-    found = sort_out(asked, WANTED, NOW_MS)
+    found = sort_out(asked, WANTED, NOW_MS, {})
     assert (found.points, found.ignored, found.rejected.total()) == (2, 3, 0)
     kept = [(each.labels["__name__"], each.labels["uuid"], each.value) for each in points_of(found.request)]
     assert kept == [("hw.power", "GPU-1", 300.0), ("hw.temperature", "GPU-1", 61.0)]
@@ -367,7 +367,7 @@ def test_what_would_be_read_wrongly_is_rejected_and_the_rest_is_taken() -> None:
         gauge("hw.power", "W", *(point(300.0, at_ms, **GPU) for at_ms in times)),
         {"name": "hw.energy", "histogram": {"dataPoints": [{"timeUnixNano": "1"}]}},
     )
-    found = sort_out(asked, WANTED, NOW_MS)
+    found = sort_out(asked, WANTED, NOW_MS, {})
     assert found.points == 1
     of_time = ("has no time", "is more than a day in the future", "is more than a month old")
     wrong = ("hw.energy comes as histogram, not as gauge or sum", "hw.gpu.utilization is in %, not in 1")
@@ -383,7 +383,7 @@ def test_what_names_no_gpu_is_rejected_for_its_reason() -> None:
 def test_a_host_has_to_be_named_and_the_sending_pod_is_nobody() -> None:
     power = gauge("hw.power", "W", point(1.0, **GPU))
     for resource in ({"service__instance__id": "5f0c"}, {"service__instance__id": "5f0c", "host__name": ""}):
-        nameless = sort_out(request(power, **resource), WANTED, NOW_MS)
+        nameless = sort_out(request(power, **resource), WANTED, NOW_MS, {})
         assert dict(nameless.rejected) == {"hw.power names no host: the resource needs host.name": 1}
     (found,) = points_of(request(power, k8s__node__name="n1", k8s__pod__name="collector"))
     assert (found.labels["k8s.node.name"], found.labels.get("k8s.pod.name")) == ("n1", None)

@@ -76,7 +76,7 @@ def read(server: HeldServer, lake: Lake, *imports: Sequence[float]) -> Lake:
         settings = WriterSettings(until_ms=ms(seconds[-1]))
         with SiteReader(server, SOURCE) as reader:  # type: ignore[arg-type]
             writer = LakeWriter(lake, settings, ReadTotals())
-            work = WindowWork(server, reader, writer, "", lambda _: None, lambda _: None)  # type: ignore[arg-type]
+            work = WindowWork(SOURCE, server, reader, writer, lambda _: None, lambda _: None)  # type: ignore[arg-type]
             for since, until in pairwise(seconds):
                 work.run(ms(since), ms(until))
     return lake

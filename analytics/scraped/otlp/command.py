@@ -13,7 +13,7 @@ from analytics.scraped.lake_writer import DayMerging
 from analytics.scraped.otlp.delivery import DeliveryRounds, DeliveryState
 from analytics.scraped.otlp.receiver import PATH, Intake, otlp_receiver
 from analytics.scraped.otlp.spool import RequestSpool
-from analytics.scraped.service import Stop, follower_server, patience_ms
+from analytics.scraped.service import Stop, open_pages, patience_ms
 from analytics.scraped.serving_rows import SERVER_NAMES
 from fallow import config
 from fallow.clock import SECOND_MS, Clock, SystemClock, format_ms
@@ -130,12 +130,8 @@ def run(args: argparse.Namespace) -> int:
         rounds = DeliveryRounds(spool, exporters, lake, pseudonyms_of(args, settings), merging, clock, say)
         host, port = parse_listen(settings.text("otlp.listen"), "otlp.listen")
         receiver = otlp_receiver((host, port), intake)
-        if settings.text("follow.listen"):
-            status = ReceiverStatus(intake, rounds.state, clock, every_ms)
-            address = parse_listen(settings.text("follow.listen"), "follow.listen")
-            pages = follower_server(address, status.metrics, status.health)
-            pages.start()
-            opened.callback(pages.close)
+        status = ReceiverStatus(intake, rounds.state, clock, every_ms)
+        open_pages(opened, settings, status.metrics, status.health)
         receiver.start()
         say(f"receives OTLP metrics at {receiver.url}{PATH}")
         if not is_of_this_host(host):

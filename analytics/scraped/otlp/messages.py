@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsPartialSuccess,
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
 )
@@ -27,9 +28,6 @@ from fallow.errors import InputError
 from fallow.outside_text import plain
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
-
-_STATUS_MESSAGE = b"\x12"
-"""Tag of `message`, field 2 of google.rpc.Status, with which OTLP answers errors."""
 
 
 def read_request(body: bytes, content_type: str) -> ExportMetricsServiceRequest:
@@ -47,7 +45,7 @@ def read_request(body: bytes, content_type: str) -> ExportMetricsServiceRequest:
     return found
 
 
-def accepted(content_type: str, rejected: int = 0, why: str = "") -> bytes:
+def accepted(content_type: str, rejected: int, why: str) -> bytes:
     """Return the encoded answer to an accepted request, with the number of rejected points and the reason."""
     answer = ExportMetricsServiceResponse()
     if rejected:
@@ -63,16 +61,9 @@ def refused(content_type: str, why: str) -> bytes:
     """Return an encoded google.rpc.Status with the reason why a request was refused."""
     if content_type == JSON:
         return json.dumps({"message": why}).encode()
-    text = why.encode()
-    return _STATUS_MESSAGE + _varint(len(text)) + text
-
-
-def _varint(number: int) -> bytes:
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*found, number])
+    # a Status has its message in field 2 too
+    encoded: bytes = ExportMetricsPartialSuccess(error_message=why).SerializeToString()
+    return encoded
 
 
 NS_PER_MS = 1_000_000
@@ -130,7 +121,7 @@ class Sorted:
 
 
 def sort_out(
-    request: ExportMetricsServiceRequest, wanted: Collection[str], now_ms: int, refused: Mapping[str, str] | None = None
+    request: ExportMetricsServiceRequest, wanted: Collection[str], now_ms: int, refused: Mapping[str, str]
 ) -> Sorted:
     """Return the useful points: those with a wanted name and usable content.
 
@@ -141,7 +132,7 @@ def sort_out(
         has_host = bool(first_label(_texts(resource.resource.attributes), _HOST))
         for scope in resource.scope_metrics:
             for metric in scope.metrics:
-                if why := (refused or {}).get(metric.name):
+                if why := refused.get(metric.name):
                     found.rejected[why] += len(metric.gauge.data_points) or 1
             known = (each for metric in scope.metrics for each in _without_buckets(metric, wanted))
             kept = [metric for metric in known if _has_use(metric, wanted, found, now_ms, has_host=has_host)]

@@ -104,7 +104,6 @@ DEVICE_PREFIX = "device."
 GIVEN_PREFIX = "given."
 """Prefix for columns whose value names the user of a GPU."""
 
-_OF_SOURCES = ("source", "interval_ms", "average_coverage", "scrape_coverage")
 _ROW = ("unit", "gpu", "host", "source", "time_ms", "interval_ms", "ended")
 
 
@@ -209,6 +208,7 @@ def _of_sources(paces: Paces, codes: UnitCodes) -> pl.DataFrame:
     pages = Counter(source[:_PAGE] for source in codes.sources)
     alone = {code: 1.0 if pages[codes.sources[code][:_PAGE]] == 1 else None for code in paces.by_source}
     rows = [(code, paces.reading_ms(code), paces.average_coverage(code), alone[code]) for code in paces.by_source]
+    intervals = {"source": pl.Int64, "interval_ms": pl.Int64}
     return pl.DataFrame(
-        rows, dict(zip(_OF_SOURCES, (pl.Int64, pl.Int64, pl.Float64, pl.Float64), strict=True)), orient="row"
+        rows, {**intervals, "average_coverage": pl.Float64, "scrape_coverage": pl.Float64}, orient="row"
     )

@@ -17,7 +17,7 @@ from analytics.scraped.samples import Labels, first_label
 from analytics.scraped.series_labels import gpu_of
 from fallow import schema
 from fallow.clock import DAY_MS
-from fallow.schema import DEVICE
+from fallow.schema import DEVICE, EVENT
 
 _SLICES = re.compile(r"(\d+)g\.")
 _TYPES = polars_schema(DEVICE)
@@ -83,15 +83,6 @@ def device_rows(gpus: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
     ).select("host", *_TYPES)
 
 
-EVENT_SCHEMA: dict[str, pl.DataType] = {
-    "host": pl.String(),
-    "time": pl.Datetime("ms", "UTC"),
-    "gpu": pl.String(),
-    "kind": pl.String(),
-    "code": pl.Int32(),
-    "detail": pl.String(),
-}
-
 _LARGEST_CODE = 2**31 - 1
 """NVIDIA's numbers have three digits; a number that the column cannot hold is not an XID."""
 
@@ -102,14 +93,14 @@ def xid_events(gpus: pl.DataFrame, settings: RowSettings) -> pl.DataFrame:
     A number that was present in a GPU's first row came at an unknown time, and a repeated number looks like one.
     """
     if "code" not in gpus.columns:
-        return pl.DataFrame(schema=EVENT_SCHEMA)
+        return pl.DataFrame(schema={"host": pl.String, **polars_schema(EVENT)})
     before = pl.col("code").forward_fill().shift(1).over("gpu")
     inside = pl.col("time_ms").is_between(settings.since_ms, settings.until_ms, closed="left")
     can_be = pl.col("code").is_between(1, _LARGEST_CODE)
     changed = gpus.filter(can_be & (pl.col("code") != before) & inside)
     return changed.select(
         "host",
-        time=pl.from_epoch("time_ms", time_unit="ms").cast(EVENT_SCHEMA["time"]),
+        time=pl.from_epoch("time_ms", time_unit="ms").cast(_TYPES["time"]),
         gpu="gpu",
         kind=pl.lit("xid"),
         code=pl.col("code").cast(pl.Int32),

@@ -55,9 +55,7 @@ class OpenAllocations:
     @classmethod
     def of(cls, lake: Lake) -> OpenAllocations:
         """Return the open runs that an earlier process left in the lake; agents end their own. Raises LakeError and its kinds."""
-        files = _scraped_files(lake.files(ALLOCATION.name)) if lake.store.exists() else []
-        columns = ["time", "gpu", "end", "allocation_id", "scheduler", "submitted"]
-        rows = read_frame(files, ALLOCATION, columns, lake.left_out.leave_out)
+        rows = _scraped_allocations(lake)
         # accounting ends the runs that it reported
         is_ours = (pl.col("scheduler") == "kubernetes") | (
             (pl.col("scheduler") == "slurm") & pl.col("submitted").is_null()
@@ -134,9 +132,8 @@ def _run_rows(runs: pl.DataFrame, pods: pl.DataFrame | None) -> pl.DataFrame:
         # the number of GPUs that a Slurm job has on other hosts is not certain from this window's labels
         gpu_count=pl.when(of_pod).then(pl.col("gpu").n_unique().over("scheduler", "allocation_id", "host", "time")),
     )
-    flags = rows.select("reported", "is_new", "until_ms").schema
     every = pl.concat([rows.filter(~of_pod), _known_pods(rows.filter(of_pod), pods)], how="diagonal_relaxed")
-    return pl.concat([conform(every), every.select(list(flags))], how="horizontal")
+    return pl.concat([conform(every), every.select("reported", "is_new", "until_ms")], how="horizontal")
 
 
 def _known_pods(rows: pl.DataFrame, pods: pl.DataFrame | None) -> pl.DataFrame:
@@ -158,10 +155,7 @@ class LaterSamples:
     @classmethod
     def of(cls, lake: Lake, since_ms: int) -> LaterSamples:
         """Return the runs. Raises LakeError."""
-        files = _scraped_files(lake.files(ALLOCATION.name)) if lake.store.exists() else []
-        known = read_frame(
-            files, ALLOCATION, ["time", "end", "gpu", "allocation_id", "scheduler"], lake.left_out.leave_out
-        )
+        known = _scraped_allocations(lake)
         runs = known.filter(pl.col("gpu").is_not_null(), (pl.col("end") > since_ms).fill_null(value=True))
         return cls(lake, since_ms, runs.select(*RUN_KEY, began="time", end_there="end"))
 
@@ -215,6 +209,12 @@ def with_ends(rows: pl.DataFrame, ended: pl.DataFrame) -> pl.DataFrame:
     met = rows.join(ended.select(*key, end_since="end"), on=key, how="left", nulls_equal=True, maintain_order="left")
     reported = met.with_columns(end=pl.coalesce("end", "end_since")).drop("end_since")
     return pl.concat([reported, ended.join(rows, on=key, how="anti")])
+
+
+def _scraped_allocations(lake: Lake) -> pl.DataFrame:
+    files = _scraped_files(lake.files(ALLOCATION.name)) if lake.store.exists() else []
+    columns = ["time", "gpu", "end", "allocation_id", "scheduler", "submitted"]
+    return read_frame(files, ALLOCATION, columns, lake.left_out.leave_out)
 
 
 def _scraped_files(files: list[LakeFile]) -> list[LakeFile]:
