@@ -139,7 +139,11 @@ def _nodes(
     given = {each.label: each for each in accounts.by(group) if each.allocated_ms > 0}
     most = hourly_most(accounts.allocated, (group,), *window).group_by(group).agg(pl.col("most").max())
     highest = dict(most.iter_rows())
-    waited = {str(name): _waited(own) for (name,), own in waits.group_by(group)}
+    wait = pl.col("until") - pl.col("begin")
+    sums = waits.group_by(group).agg(
+        pl.len(), job_ms=wait.sum(), gpu_ms=(wait * pl.col("gpus")).sum(), median_ms=wait.median()
+    )
+    waited = {str(name): QueueWaitSum(*figures) for name, *figures in sums.iter_rows()}
     quotas = _quotas(group, owners)
     span_ms = window[1] - window[0]
     nodes = {}
@@ -170,13 +174,6 @@ def _quotas(group: str, owners: Owners) -> Mapping[str, float]:
             label = {"organisation": organisation, "team": line.team, "team_project": path}[group]
             found[label] = found.get(label, 0.0) + line.quota_gpus
     return found
-
-
-def _waited(rows: pl.DataFrame) -> QueueWaitSum:
-    wait = pl.col("until") - pl.col("begin")
-    return QueueWaitSum(
-        *rows.select(pl.len(), job_ms=wait.sum(), gpu_ms=(wait * pl.col("gpus")).sum(), median_ms=wait.median()).row(0)
-    )
 
 
 _HOURS_A_DAY = 24

@@ -19,6 +19,7 @@ from analytics.money.energy import KNOWN_MIN, MJ_PER_KWH
 from analytics.money.prices import PriceBook
 from analytics.plan.model_needs import (
     METHODS,
+    MILLION,
     MemoryNeed,
     Serving,
     TokenBounds,
@@ -47,7 +48,6 @@ from analytics.workloads.cards import Offer
 from analytics.workloads.model import Context, once_per_context
 from fallow.clock import HOUR_MS, SECOND_MS, floor_ms
 
-MILLION = 1e6
 OUTPUT_WEIGHT = 4.0
 """Input tokens that cost as much as an output token. It is an assumption: it splits the measured cost, and does not change its sum."""
 

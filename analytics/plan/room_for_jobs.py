@@ -278,11 +278,7 @@ def of_pools(rooms: Iterable[PoolRoom], scope: Scope) -> tuple[PoolRoom, ...]:
 
 
 def pool_rooms(
-    placed: pl.DataFrame,
-    jobs: pl.DataFrame,
-    window: tuple[int, int],
-    idle_min_ms: int,
-    sizes: Sequence[int] = ASKED_SIZES,
+    placed: pl.DataFrame, jobs: pl.DataFrame, window: tuple[int, int], idle_min_ms: int, sizes: Sequence[int]
 ) -> tuple[PoolRoom, ...]:
     """Return the room in each pool and model with whole GPUs at the end of the window.
 

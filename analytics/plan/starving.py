@@ -55,7 +55,7 @@ def starving_pairs(
     GPUs count as unused after `held_min_ms`.
     """
     wanting = _waits_under_quota(waits.filter(pl.col("begin") < pl.col("until")), allocated, quotas, window)
-    given = allocated.with_columns(owner=_owner("user"))
+    given = allocated.with_columns(owner=_OWNER)
     idle = given.filter(pl.col("state").is_in(IDLE_ALLOCATED) & (pl.col("segment_ms") >= held_min_ms))
     pairs = _quota_pairs(wanting, given, quotas, window)
     for (pool,), waiting in wanting.drop_nulls("pool").group_by("pool"):
@@ -63,22 +63,16 @@ def starving_pairs(
     return tuple(sorted(pairs, key=lambda each: (-each.gpu_ms, each.starves, each.hoards, each.pool)))
 
 
-def _owner(person: str) -> pl.Expr:
-    """Return the team, else the account, else the user, if any is known."""
-    account = pl.when(pl.col("account") != NO_ACCOUNT).then("account")
-    return (
-        pl.when(pl.col("team") != NO_TEAM)
-        .then("team")
-        .otherwise(pl.coalesce(account, person, pl.lit(NOT_KNOWN)))
-        .alias("owner")
-    )
+_ACCOUNT = pl.when(pl.col("account") != NO_ACCOUNT).then("account")
+_OWNER = pl.when(pl.col("team") != NO_TEAM).then("team").otherwise(pl.coalesce(_ACCOUNT, "user", pl.lit(NOT_KNOWN)))
+"""The team, else the account, else the user, if any is known."""
 
 
 def _waits_under_quota(
     waits: pl.DataFrame, allocated: pl.DataFrame, quotas: Mapping[str, float], window: tuple[int, int]
 ) -> pl.DataFrame:
     """Return the waits (owner, pool, time, end, gpus) without the time in which their team exceeded its quota."""
-    rows = waits.select(_owner("user"), "team", "pool", "gpus", time="begin", end="until")
+    rows = waits.select("team", "pool", "gpus", owner=_OWNER, time="begin", end="until")
     parts = [rows.filter(~pl.col("team").is_in(list(quotas)))]
     given = allocated.filter(pl.col("team").is_in(list(quotas))).partition_by("team", as_dict=True)
     for (team,), own in rows.filter(pl.col("team").is_in(list(quotas))).group_by("team"):
