@@ -32,6 +32,10 @@ class ImportOutcome:
     lake: str
 
 
+def as_shown(outcome: ImportOutcome, *, machines: bool) -> str:
+    return json.dumps(as_json(outcome), indent=2) if machines else as_text(outcome)
+
+
 def as_json(outcome: ImportOutcome) -> dict[str, object]:
     imported = outcome.imported
     since, until = _window(imported)
@@ -89,7 +93,6 @@ def _file_lines(report: FileReport) -> list[str]:
 
 
 def published_line(published: Published) -> str:
-    """Return the result for one table."""
     if not (published.new or published.replaced):
         return f"  {published.table}: already there: {published.already_there:,} rows"
     files = "file" if published.files_written == 1 else "files"
@@ -126,11 +129,11 @@ def run(args: argparse.Namespace) -> int:
     contradictory.add(imported.gpu)
     outcome = ImportOutcome(imported, overview, odd, contradictory, None, lake.root)
     if args.check:
-        show(json.dumps(as_json(outcome), indent=2) if args.json else as_text(outcome))
+        show(as_shown(outcome, machines=args.json))
         return 0
     if odd and not args.yes:
-        ask(odd, as_text(outcome), json.dumps(as_json(outcome), indent=2) if args.json else as_text(outcome))
+        ask(odd, as_text(outcome), as_shown(outcome, machines=args.json))
     parts = with_progress(imported.by_host or (imported,), "publishing")
     outcome = dataclasses.replace(outcome, published=_sums(each for part in parts for each in publish(lake, part)))
-    show(json.dumps(as_json(outcome), indent=2) if args.json else as_text(outcome))
+    show(as_shown(outcome, machines=args.json))
     return 0

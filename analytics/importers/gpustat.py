@@ -35,7 +35,7 @@ class _File:
     tally: Tally
     hosts: set[str] = field(default_factory=set)
     host: str = ""
-    """Version of the first sample that is read."""
+    """That of the first sample that is read."""
 
     count: int = 0
 

@@ -25,8 +25,6 @@ class Count:
 
 @dataclass(frozen=True)
 class FileReport:
-    """Counts for one input file."""
-
     path: str
     lines_read: int
     rows_kept: int

@@ -220,7 +220,6 @@ def _unit_remedy(unit: str) -> str:
 
 
 def _rows(record: CollectedRecord, tally: Tally) -> Iterator[dict[str, object]]:
-    """Yield a row for each GPU of the record."""
     gpus: dict[int, dict[str, float]] = defaultdict(dict)
     for key, value in record.values.items():
         scope, _, metric = key.partition("/")

@@ -48,6 +48,7 @@ _KEYS: Mapping[str, list[str]] = {
     "event": ["time", "gpu", "kind", "detail"],
     "serving": ["time", "endpoint", "model", "gpu"],
 }
+"""Columns that distinguish two rows; `true_ms` is time + offset_ms."""
 _LAST_KEYS: Mapping[str, list[str]] = {"gpu": ["offset_ms"], "process": ["pid"]}
 """Columns that sort rows of one GPU and time."""
 
@@ -58,7 +59,7 @@ def merge(table: LakeTable, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFram
     Rows of `gpu` are the same if GPU and true time are (time + offset_ms: also with another interval). Rows of `device` are
     the same if the GPU is, on one date; the earlier time then stays. Rows of `process` are the same if GPU, time and process are.
     """
-    keys = keys_of(table)
+    keys = _KEYS[table.name]
     marked = keyed(table, new).with_columns(is_new=pl.lit(value=True))
     both = marked.join(keyed(table, old), on=keys, how="full", coalesce=True, suffix="_old", nulls_equal=True)
     names = [name for name in table.names if name not in keys]
@@ -94,18 +95,8 @@ def _applies(table: LakeTable, name: str) -> pl.Expr:
     return pl.any_horizontal(pl.col(each).is_not_null() for each in table.names if each not in described)
 
 
-def keys_of(table: LakeTable) -> list[str]:
-    """Return the columns that distinguish two rows; `true_ms` is time + offset_ms."""
-    return _KEYS[table.name]
-
-
 def keyed(table: LakeTable, rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(TRUE_MS) if table is GPU else rows
-
-
-def same_rows(old: pl.DataFrame, merged: pl.DataFrame) -> int:
-    """Return how many rows of the lake stay as they are, to the last bit."""
-    return merged.join(old, on=merged.columns, how="semi", nulls_equal=True).height
 
 
 @dataclass(frozen=True)
@@ -230,20 +221,17 @@ def _publish_slot(lake: Lake, slot: _Slot, new: pl.DataFrame, there: list[LakeFi
     table, seen = slot.table, visible(there)
     old = _read(seen, table)
     merged = merge(table, old, new)
-    keys = keys_of(table)
     old_keyed, merged_keyed = keyed(table, old), keyed(table, merged)
-    fresh = merged_keyed.join(old_keyed, on=keys, how="anti", nulls_equal=True).height
-    same = same_rows(old, merged)
-    known = new.height - fresh
+    fresh = merged_keyed.join(old_keyed, on=_KEYS[table.name], how="anti", nulls_equal=True).height
+    same = merged.join(old, on=merged.columns, how="semi", nulls_equal=True).height
     changed = merged.height - fresh - same
-    result = Published(table.name, fresh, known - changed, changed, 0)
-    if fresh or changed or len(seen) > 1:
+    is_written = bool(fresh or changed) or len(seen) > 1
+    if is_written:
         seen = [lake.put(slot.file(merged, seen), parquet.encode(table, merged, {"fallow_source": "import"}))]
-        result = Published(table.name, fresh, known - changed, changed, 1)
     for file in there:
         if file.last_seq < LATEST_MS and any(each.key != file.key and each.covers(file) for each in seen):
             lake.delete(file)
-    return result
+    return Published(table.name, fresh, new.height - fresh - changed, changed, int(is_written))
 
 
 def _read(files: list[LakeFile], table: LakeTable) -> pl.DataFrame:

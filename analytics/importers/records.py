@@ -183,15 +183,8 @@ def listed_items(
 ) -> Generator[_Item, None, tuple[Any, bool]]:
     """Return a document without the items of its list, and whether there were none; the items are read one by one.
 
-    A list may be larger than a document may be. Raises ValueError where an item or the text around the list is incomplete, the
-    errors of `item_of`, and InputError for text that is too long.
-
-    Args:
-        path: name of the text in messages.
-        text: the document.
-        listed: the key of the list, and the noun for its items.
-        limits: the largest size of an item, and of the text around the list.
-        item_of: reads one item.
+    A list may be larger than a document may be. `listed` is its key, and the noun for its items. Raises ValueError where an item or the
+    text around the list is incomplete, the errors of `item_of`, and InputError where either is too long.
     """
     key, what = listed
     begin = re.search(rb'"%b"\s*:\s*\[\s*' % key.encode(), text)

@@ -318,16 +318,10 @@ def _usable_rows(frame: pl.DataFrame, no_time: pl.Series, tally: Tally) -> pl.Da
 
 def join(parts: Sequence[SeriesPart]) -> tuple[pl.DataFrame, tuple[str, ...]]:
     """Return all rows of all files, side by side where GPU and time agree, and notes on how many agree."""
-    joined = parts[0].frame.with_columns(pl.lit(1, pl.Int32).alias("_files"))
-    for part in parts[1:]:
-        both = joined.join(
-            part.frame.with_columns(pl.lit(1, pl.Int32).alias("_files")),
-            on=KEYS,
-            how="full",
-            coalesce=True,
-            suffix="_next",
-            nulls_equal=False,
-        )
+    counted = [part.frame.with_columns(_files=pl.lit(1, pl.Int32)) for part in parts]
+    joined = counted[0]
+    for frame in counted[1:]:
+        both = joined.join(frame, on=KEYS, how="full", coalesce=True, suffix="_next")
         twice = [name.removesuffix("_next") for name in both.columns if name.endswith("_next")]
         both = both.with_columns(pl.coalesce(name, f"{name}_next") for name in twice if name != "_files").with_columns(
             pl.sum_horizontal("_files", "_files_next").cast(pl.Int32).alias("_files")

@@ -113,15 +113,14 @@ def _read_wide(
         shown = ", ".join(read_columns(path, named, limits, lambda _: True)[0].columns[:6])
         raise InputError(f"no column of {path} matches --wide", f"it has: {shown}")
     matches = [match for name in values if (match := wide.fullmatch(name)) is not None]
-    places = [{"_column": match[0], "_metric": _EVERY} | _marked(match.groupdict()) for match in matches]
+    places = [
+        {"_column": match[0], "_metric": _EVERY, **{f"_{place}": text for place, text in match.groupdict().items()}}
+        for match in matches
+    ]
     about = pl.DataFrame(places, schema=dict.fromkeys(("_column", "_metric", "_host", "_gpu"), pl.String))
     long = raw.unpivot(values, index=named, variable_name="_column", value_name="_value").join(about, on="_column")
     own = {"_host": shape.host, "_gpu": shape.gpu}
     return long.with_columns(pl.col(name).cast(pl.String).alias(place) for place, name in own.items() if name), source
-
-
-def _marked(groups: dict[str, str]) -> dict[str, str]:
-    return {f"_{place}": text for place, text in groups.items()}
 
 
 def _columns_of_metrics(path: str, rows: pl.DataFrame, keys: Sequence[str], tally: Tally) -> pl.DataFrame:

@@ -58,16 +58,13 @@ class InputLimits:
             "check the file, or raise import.max_record if you trust it",
         )
 
-    def too_many(self, path: str) -> InputError:
-        return InputError(
-            f"{path} holds more than {self.max_rows:,} rows",
-            "import it in parts, or raise import.max_rows if you trust the file",
-        )
-
     def check_rows(self, path: str, rows: int) -> None:
         """Raise InputError for too many rows."""
         if rows > self.max_rows:
-            raise self.too_many(path)
+            raise InputError(
+                f"{path} holds more than {self.max_rows:,} rows",
+                "import it in parts, or raise import.max_rows if you trust the file",
+            )
 
     def check_each(self, path: str, rows: Iterable[object]) -> None:
         """Raise InputError where there are too many rows; count no further than necessary."""
@@ -180,7 +177,6 @@ class ImportSource:
 
     @property
     def last_line_whole(self) -> bool:
-        """Return whether the last line has its line end."""
         return self.text is not None and self.text.endswith(b"\n")
 
 
@@ -217,7 +213,7 @@ def _text(path: str, data: bytes, limits: InputLimits, *, cut_off: bool) -> Impo
     notes = ["the gzip stream ends early: read up to there"] if cut_off else []
     unmarked = next((name for name, pattern in _UNMARKED_UTF16.items() if pattern.match(data)), "")
     if data.startswith(_UTF16) or unmarked:
-        data = _as_utf8(data, unmarked or "utf-16", "replace")
+        data = _as_utf8(data, unmarked or "utf-16")
         notes.append("read as UTF-16")
     data = data.removeprefix(_BOM)
     if data.endswith(b"\x00"):
@@ -234,9 +230,10 @@ def _text(path: str, data: bytes, limits: InputLimits, *, cut_off: bool) -> Impo
     if _DOCUMENT.match(data) is None:
         limits.check_lines(path, data)
     try:
-        _check_utf8(data)
+        for _ in codecs.iterdecode(_pieces(data), "utf-8"):
+            pass
     except UnicodeDecodeError:
-        data = _as_utf8(data, "cp1252", "replace")
+        data = _as_utf8(data, "cp1252")
         notes.append("not UTF-8: read as Windows-1252")
     return ImportSource(path, data, None, cut_off, tuple(notes))
 
@@ -248,18 +245,13 @@ _DOCUMENT = re.compile(rb"[ \t\r\n]*[{\[<]")
 """First characters of JSON and XML, which may be one line or many; their readers bound each document."""
 
 
-def _check_utf8(data: bytes) -> None:
-    """Raise UnicodeDecodeError for invalid UTF-8; at most one chunk at a time is text, which may take four times the bytes."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    for at in range(0, len(data), _PIECE):
-        decoder.decode(data[at : at + _PIECE])
-    decoder.decode(b"", final=True)
+def _pieces(data: bytes) -> Iterator[bytes]:
+    """Yield chunks to decode one at a time: as text they may take four times the bytes."""
+    return (data[at : at + _PIECE] for at in range(0, len(data), _PIECE))
 
 
-def _as_utf8(data: bytes, encoding: str, errors: str) -> bytes:
-    decoder = codecs.getincrementaldecoder(encoding)(errors)
-    parts = [decoder.decode(data[at : at + _PIECE]).encode() for at in range(0, len(data), _PIECE)]
-    return b"".join([*parts, decoder.decode(b"", final=True).encode()])
+def _as_utf8(data: bytes, encoding: str) -> bytes:
+    return b"".join(text.encode() for text in codecs.iterdecode(_pieces(data), encoding, "replace"))
 
 
 _SEPARATORS = (",", ";", "\t")
@@ -326,7 +318,6 @@ def _read_csv(
 
 
 def _last_field(text: bytes, separator: str, known: Sequence[str]) -> str | None:
-    """Return the column of the last field in the last line."""
     line = text[text.rfind(b"\n") + 1 :].decode()
     return known[min(len(_header_fields(line, separator)), len(known)) - 1] if line.strip() else None
 

@@ -287,22 +287,17 @@ NVIDIA_SMI_BEGAN_MS = 1_167_609_600_000
 """The year 2007: a host's clock with an earlier time has lost its battery."""
 
 
-def in_range(frame: pl.DataFrame, earliest_ms: int = 0) -> pl.Series:
-    """Return which rows have a possible time: not before `earliest_ms`, and not in the future (a day of slack for zones).
-
-    A single impossible row would turn the time before or after it into a segment of decades.
-    """
-    return (frame["true_ms"] >= earliest_ms) & (frame["true_ms"] < latest_possible_ms())
-
-
 def latest_possible_ms() -> int:
     """Return the latest time that a wrong zone may explain: a day from now."""
     return min(SystemClock().now_ms() + DAY_MS, LATEST_MS)
 
 
 def drop_impossible(frame: pl.DataFrame, earliest_ms: int, tally: Tally) -> pl.DataFrame:
-    """Return the rows with a possible time (`in_range`); the others are counted, except rows without a time."""
-    year = from_ms(earliest_ms).year
-    tally.drop(f"time before {year}", int((frame["true_ms"] < earliest_ms).sum() or 0))
-    tally.drop(IN_THE_FUTURE, int((frame["true_ms"] >= latest_possible_ms()).sum() or 0))
-    return frame.filter(in_range(frame, earliest_ms) | frame["true_ms"].is_null())
+    """Return the rows without those of impossible times, which are counted: before `earliest_ms`, or in the future (a day of slack for zones).
+
+    A single impossible row would turn the time before or after it into a segment of decades.
+    """
+    early, late = frame["true_ms"] < earliest_ms, frame["true_ms"] >= latest_possible_ms()
+    tally.drop(f"time before {from_ms(earliest_ms).year}", int(early.sum() or 0))
+    tally.drop(IN_THE_FUTURE, int(late.sum() or 0))
+    return frame.filter(~(early | late).fill_null(value=False))

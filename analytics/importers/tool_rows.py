@@ -10,7 +10,7 @@ from analytics.importers.model import PROCESSES, Tally
 from analytics.importers.processes import KINDS, LISTS, NO_PROCESS, command_names, one_process_lists
 from analytics.importers.records import frame_of
 from analytics.importers.times import split_times
-from analytics.importers.values import absent_to_null, clean, find_unit, units_of, with_decimal_points
+from analytics.importers.values import absent_to_null, cell_factors, cell_parts, clean, with_decimal_points
 from analytics.mapping.mapping_file import lake_column
 from analytics.mapping.model import Exporter, MappedMetric
 
@@ -25,7 +25,6 @@ TEXTS = ("uuid", "index", "pci_bus_id", "model", "driver_version")
 _NAMES_A_GPU = ("uuid", "index", "pci_bus_id")
 _MASK = "throttle_reasons"
 _HEALTH = (("lost", r"(?i)\[?gpu is lost"), ("reset_required", r"(?i)(?:^|, |\[)(?:gpu )?requires reset"))
-_NUMBER = r"^([+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-z%]*)$"
 
 
 def texts_of(tool: Exporter) -> Mapping[str, tuple[str, ...]]:
@@ -48,14 +47,9 @@ def rows_of_cells(
 ) -> pl.DataFrame:
     """Return rows from text cells: nr, block, local, sure_ms, health, nameless, TEXTS and columns of the lake.
 
-    `local` is the host's time; `sure_ms` is the moment, where the cell states it.
-
-    Args:
-        lines: nr, block and the whole line of each row; `processes` where their lists are known.
-        cells: texts by the tool's names, the time as TIMESTAMP; rows with an unreadable time are dropped.
-        tool: its mapping.
-        units: units that a header names; the mapping's where it names none.
-        tally: counts dropped rows.
+    `local` is the host's time; `sure_ms` is the moment, where the cell states it; rows with an unreadable time are dropped. `lines` has
+    nr, block and the whole line of each row, and `processes` where their lists are known; `cells` has the texts by the tool's names, and
+    TIMESTAMP; `units` are those that a header names.
     """
     local, sure_ms = split_times(cells[TIMESTAMP])
     readable = local.is_not_null() | sure_ms.is_not_null()
@@ -136,13 +130,8 @@ def _quantity(values: pl.Series, metric: MappedMetric, header_unit: str, tally: 
     column = lake_column(metric)
     name = f"process.{column.name}" if metric.table == "process" else column.name
     text = with_decimal_points(absent_to_null(values, name, tally), name)
-    parts = text.str.extract_groups(_NUMBER).struct.unnest()
-    number = parts.to_series(0).cast(pl.Float64, strict=False)
-    unit = parts.to_series(1)
-    unit = unit.set(unit == "", header_unit)
-    units = units_of(column)
-    known = {each: units[own] for each in unit.unique().drop_nulls() if (own := find_unit(each, units))}
-    factor = unit.replace_strict({"": metric.factor, **known}, default=None, return_dtype=pl.Float64)
+    number, unit = cell_parts(text)
+    factor = cell_factors(unit.set(unit == "", header_unit), column, metric.factor)
     tally.null(name, "not a number", int((text.is_not_null() & number.is_null()).sum()))
     tally.null(name, "unknown unit", int((number.is_not_null() & factor.is_null()).sum()))
     return clean(number * factor, column, tally)

@@ -290,16 +290,25 @@ def in_lake_unit(values: pl.Series, column: LakeColumn, unit: ReadUnit | None, t
     if unit.factor == 1 and not values.str.contains(_LETTERS).any():
         return values
     text = values.str.strip_chars()
-    parts = text.str.extract_groups(_CELL).struct.unnest()
-    number, written = parts.to_series(0), parts.to_series(1)
-    own = (written != "").fill_null(value=False)
-    if not own.any() and unit.factor == 1:
+    number, written = cell_parts(text)
+    if unit.factor == 1 and not (written != "").any():
         return values
-    units = units_of(column)
-    spelled = {each: units[name] for each in written.unique().drop_nulls() if (name := find_unit(each, units))}
-    factor = written.replace_strict({**spelled, "": unit.factor}, default=None, return_dtype=pl.Float64)
-    scaled = number.cast(pl.Float64, strict=False) * factor
-    unknown = own & factor.is_null()
+    factor = cell_factors(written, column, unit.factor)
+    scaled = number * factor
+    unknown = written.is_not_null() & factor.is_null()
     tally.null(column.name, "unknown unit", int(unknown.sum()))
     unscaled = text.set(unknown, None)  # counted already
     return scaled.cast(pl.String).zip_with(scaled.is_not_null(), unscaled).alias(values.name)
+
+
+def cell_parts(text: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Return the numbers of cells such as `512 MiB`, and their units as text, empty for a number alone; null for other cells."""
+    parts = text.str.extract_groups(_CELL).struct.unnest()
+    return parts.to_series(0).cast(pl.Float64, strict=False), parts.to_series(1)
+
+
+def cell_factors(written: pl.Series, column: LakeColumn, factor: float) -> pl.Series:
+    """Return the factors of the units to that of the column, `factor` for no unit; null for an unknown unit."""
+    units = units_of(column)
+    known = {each: units[name] for each in written.unique().drop_nulls() if (name := find_unit(each, units))}
+    return written.replace_strict({"": factor, **known}, default=None, return_dtype=pl.Float64)
