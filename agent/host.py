@@ -120,8 +120,6 @@ _LONGEST = 1.75
 
 @dataclass(frozen=True)
 class _Look:
-    """All counters at one time."""
-
     at_s: float
     cpu: tuple[float, float] | None
     """Seconds of all CPUs since boot, and idle seconds, including I/O wait. Time that a hypervisor took is not idle."""

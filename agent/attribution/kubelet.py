@@ -105,8 +105,6 @@ _Key = tuple[str, str]
 
 
 class PodAllocations(Collector):
-    """The open allocations of this host's pods."""
-
     name = "allocations"
     table = "allocation"
     allocation: Callable[[int], Allocation | None]

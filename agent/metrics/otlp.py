@@ -339,7 +339,6 @@ class OtlpPush:
 
 
 def _outcome(status: int, answer: bytes) -> _Outcome:
-    """Return the outcome by a collector's answer."""
     try:
         message = json.loads(answer or b"{}")
         partial = message.get("partialSuccess") or {}

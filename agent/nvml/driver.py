@@ -275,7 +275,6 @@ class Driver:
             return None
 
     def unsupported(self, gpu: DriverGpu, call: Callable[..., Any]) -> bool:
-        """Return whether the GPU does not support the call."""
         return gpu.off.get(call.__name__) == "call_unsupported"
 
     def _judge(self, gpu: DriverGpu, key: str, error: pynvml.NVMLError) -> None:

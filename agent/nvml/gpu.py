@@ -147,8 +147,6 @@ Entries: TypeAlias = Literal["all", "changed", "none"]
 
 
 class OpenRequest(TypedDict):
-    """The first request to a worker."""
-
     op: Literal["open"]
     trials: list[tuple[str, str]]
     """Calls that blocked or ended an earlier worker: the GPU, as the status page names it, and the driver call."""
@@ -187,8 +185,6 @@ class OpenAnswer(WatchedGpus):
 
 
 class IntervalAnswer(OpenAnswer):
-    """An interval's rows and their cost."""
-
     gpu: list[GpuRow]
     process: list[ProcessRow]
     costs: AgentRow

@@ -68,7 +68,6 @@ class Watched:
         return any(collector.wants_every_second for collector in self.collectors)
 
     def began_after(self, moment_us: int, clocks: Clocks) -> bool:
-        """Return whether watching it began after a time."""
         wall_us, steady_us = clocks()
         return wall_us - (steady_us - self.since_us) > moment_us
 

@@ -336,8 +336,6 @@ class Crashes:
 
 @dataclass
 class _Trial:
-    """The calls on trial of one GPU."""
-
     calls: dict[str, str]
     """The fault of each call on trial, by name."""
     health: str = "ok"

@@ -50,14 +50,9 @@ def check(
     lifetimes: pl.DataFrame,
     files: Sequence[LakeFile],
 ) -> Checked:
-    """Return the disagreements between allocations and the ledger.
+    """Return the disagreements between allocations (with `host`), which were read from the files, and the ledger.
 
-    Args:
-        allocations: rows of the `allocation` table and `host`.
-        segments: rows of the ledger inside the window.
-        known: rows of the ledger with its history.
-        lifetimes: one row per GPU and host that was ever observed.
-        files: files that the allocations were read from.
+    `segments` are its rows inside the window, `known` those with its history; `lifetimes` has a row per GPU and host ever observed.
     """
     since_ms, until_ms = since_and_until(segments)
     unseen = allocations_without_telemetry(

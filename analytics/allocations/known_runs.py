@@ -74,10 +74,8 @@ NO_RUNS = pl.DataFrame(schema={name: ROW_SCHEMA[name] for name in _RUN})
 def on_known_runs(lake: Lake, rows: pl.DataFrame, as_of_ms: int | None) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the rows, each on its run, and the runs of the lake (scheduler, allocation_id, host, time) that they replace.
 
-    Args:
-        lake: the lake with the known runs.
-        rows: with ROW_SCHEMA; rows of other schedulers, and pods that are only counted, stay as they are.
-        as_of_ms: time at which allocations without an end ran.
+    `rows` has ROW_SCHEMA; those of other schedulers, and pods that are only counted, stay as they are. Allocations without an end ran at
+    `as_of_ms`.
     """
     is_named = pl.col("gpu").is_not_null() & pl.col("scheduler").is_in(_SCHEDULERS).fill_null(value=False)
     is_counted = pl.col("gpu").is_null() & (pl.col("scheduler") == "slurm").fill_null(value=False)

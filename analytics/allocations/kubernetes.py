@@ -131,9 +131,6 @@ class KnownObjects:
             {name: uuid for each in slices for name, uuid in each.uuids.items()},
         )
 
-    def is_newest(self, each: ClusterObject) -> bool:
-        return self.by_uid[each.uid] is each
-
     def workload_of(self, pod: Pod) -> KueueWorkload | None:
         """Return the Workload that the pod names, else the Workload of the pod, of its Job or of the Job's parent."""
         if pod.workload is not None and (named := self.workloads.get((pod.namespace, pod.workload))):
@@ -382,7 +379,9 @@ class Kubernetes:
             raise InputError(f"{', '.join(args.files)} lists no object", self.remedies[-1][1])
         known = KnownObjects.of(each for export in exports for each in export.objects)
         found = [
-            rows_of([each for each in export.objects if known.is_newest(each)], export.as_of_ms, known, host_of)
+            rows_of(
+                [each for each in export.objects if known.by_uid[each.uid] is each], export.as_of_ms, known, host_of
+            )
             for export in exports
         ]
         reports = tuple(_file_report(export, rows) for export, rows in zip(exports, found, strict=True))

@@ -76,11 +76,7 @@ class GpuDemand:
         return first_label(self.selector, _POOLS)
 
     def share_on(self, node: Mapping[str, str]) -> str | None:
-        """Return what is stated of the pod's share of a GPU, empty if nothing; None for whole GPUs.
-
-        Args:
-            node: the labels of the pod's node; empty where they are not known.
-        """
+        """Return what is stated of the pod's share of a GPU, by the node's labels too, empty if nothing; None for whole GPUs."""
         if not self.asked:
             return self.part
         labels = {**node, **self.selector}

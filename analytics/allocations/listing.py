@@ -236,7 +236,6 @@ class ListedRequest:
 
     @property
     def waited_ms(self) -> int:
-        """Return the observed queue wait."""
         return (self.as_of if self.withdrawn is None else self.withdrawn) - self.submitted
 
 

@@ -1,4 +1,8 @@
-"""Compares allocations with measurements: time without a measurement, use without an allocation, impossible counts and hosts."""
+"""Compares allocations with measurements: time without a measurement, use without an allocation, impossible counts and hosts.
+
+`allocations` are rows of the `allocation` table with `spans.ALLOCATION_COLUMNS` and `host`, `segments` rows of the ledger, and
+`since_ms` and `until_ms` the window: running allocations count up to its end.
+"""
 
 from __future__ import annotations
 
@@ -37,17 +41,8 @@ def allocations_without_telemetry(
 ) -> pl.DataFrame:
     """Return the allocations on GPUs or hosts that the ledger lacks: how that time was used is unknown.
 
-    Args:
-        allocations: rows of the `allocation` table with `spans.ALLOCATION_COLUMNS` and `host`.
-        ledger_gpus: UUIDs in the ledger.
-        ledger_hosts: hosts in the ledger.
-        since_ms: start of the window.
-        until_ms: its end; running allocations count up to here.
-
-    Returns:
-        One row per allocation, host and GPU with UNSEEN_COLUMNS: `gpu_count` and `gpu_ms` (GPU time inside the window, of a share
-        by its size) are
-        null where the number of GPUs allocated on that host is unknown; `why` names the GPU or host that never reported.
+    One row per allocation, host and GPU with UNSEEN_COLUMNS: `gpu_count` and `gpu_ms` (GPU time inside the window, of a share by its
+    size) are null where the number of GPUs allocated on that host is unknown; `why` names the GPU or host that never reported.
     """
     rows = clip(known_allocations(allocations), since_ms, until_ms, start="start")
     no_host = ~pl.col("host").is_in(list(ledger_hosts))
@@ -63,15 +58,8 @@ def allocations_without_telemetry(
 def telemetry_without_allocations(allocations: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
     """Return used segments that no allocation covers for some of their time, on hosts that have allocations at all.
 
-    Only the time from the start of the first known allocation to the end of the last one counts. While a host has an allocation
-    whose GPUs are unknown, none of its segments counts as unallocated.
-
-    Args:
-        allocations: rows of the `allocation` table with `spans.ALLOCATION_COLUMNS` and `host`.
-        segments: rows of the ledger.
-
-    Returns:
-        Those segments with their columns and `unallocated_ms`, the GPU time without an allocation (by `gpu_share`).
+    `unallocated_ms` is the GPU time without an allocation (by `gpu_share`). Only the time from the start of the first known allocation to
+    the end of the last one counts. While a host has an allocation whose GPUs are unknown, none of its segments counts as unallocated.
     """
     rows = known_allocations(allocations)
     if rows.is_empty():
@@ -119,16 +107,8 @@ def unplaced_allocations(
 ) -> pl.DataFrame:
     """Return allocations of a number of GPUs that the ledger cannot place on GPUs: which ones they have is unknown.
 
-    Their time counts as `free` where no process shows. This is the only source of that figure.
-
-    Args:
-        allocations: rows of the `allocation` table with `spans.ALLOCATION_COLUMNS` and `host`.
-        segments: rows of the whole fleet's ledger; allocations on other hosts were never measured, and are left out.
-        since_ms: start of the window.
-        until_ms: its end.
-
-    Returns:
-        Rows with `spans.UNPLACED_SCHEMA` and `gpu_ms`, null where the number of GPUs is unknown.
+    Their time counts as `free` where no process shows. This is the only source of that figure. Rows with `spans.UNPLACED_SCHEMA` and
+    `gpu_ms`, null where the number of GPUs is unknown. Allocations on hosts outside the ledger were never measured, and are left out.
     """
     gpus = dict(segments.filter(pl.col("gpu_share") > 0).group_by("host").agg(pl.col("gpu").unique()).iter_rows())
     shown = segments.select("gpu", "host", "time", "end", "job").drop_nulls("job")
@@ -153,14 +133,7 @@ def oversized_allocations(
 ) -> pl.DataFrame:
     """Return allocations in a window that name or count more GPUs than their host ever reported, MIG instances included.
 
-    Args:
-        allocations: rows of the `allocation` table with `spans.ALLOCATION_COLUMNS` and `host`.
-        segments: rows of the whole ledger.
-        since_ms: start of the window.
-        until_ms: its end.
-
-    Returns:
-        allocation_id, user, account, host, `allocated` and `present`, the most GPUs first.
+    The columns are allocation_id, user, account, host, `allocated` and `present`, the most GPUs first.
     """
     rows = known_allocations(allocations).filter((pl.col("start") < until_ms) & (pl.col("end") > since_ms))
     run = ("scheduler", "allocation_id", "user", "account", "host", "start")

@@ -47,14 +47,9 @@ def on_shown_gpus(
     host_of: Callable[[str], str],
     zone: str | None = None,
 ) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    """Return the rows, with one row per GPU where snapshot and inventory name all of them, and notes.
+    """Return the rows (ROW_SCHEMA), with one row per GPU where snapshot and inventory name all of them, and notes.
 
-    Args:
-        rows: allocations of Slurm, with ROW_SCHEMA.
-        shown: jobs on their nodes.
-        hosts: the inventory.
-        host_of: the lake's name for a node.
-        zone: time zone of the text of a saved snapshot, which covers runs that started then, ended or not. None: running jobs, now.
+    `zone` is that of a saved snapshot, which covers runs that started then, ended or not. None: running jobs, now.
     """
     found, unknown = _rows_on_uuids(shown, hosts, host_of)
     notes = (

@@ -167,15 +167,9 @@ def _nodes(text: str) -> tuple[str, ...]:
 def allocation_rows(
     path: str, lines: pl.DataFrame, zone: str, host_of: Callable[..., str], limits: InputLimits, *, clusters: Clusters
 ) -> Jobs:
-    """Return the allocations in sacct's output. Raises InputError that names file and lines.
+    """Return the allocations in sacct's output (`read_jobs`), whose import has these clusters. Raises InputError that names file and lines.
 
-    Args:
-        path: name of the file in messages.
-        lines: from `read_jobs`.
-        zone: time zone of times without an offset.
-        host_of: the lake's name for a node, and the cluster that its name needs.
-        limits: the largest number of rows.
-        clusters: the clusters of the whole import.
+    `host_of` returns the lake's name for a node, and the cluster that its name needs.
     """
     tally = Tally()
     job_id = pl.coalesce("JobIDRaw", "JobID").str.strip_chars()

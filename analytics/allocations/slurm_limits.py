@@ -51,7 +51,6 @@ class GpuLimits:
         return min((self.associations[key] for key in chain if key in self.associations), default=None)
 
     def _chain(self, account: str | None) -> Iterator[str]:
-        """Return the account and its parent accounts."""
         seen = set[str]()
         while account is not None and account not in seen:
             yield account
@@ -86,5 +85,4 @@ def _gpus(tres: str) -> int:
 
 
 def _fields(text: str, number: int) -> Sequence[Sequence[str]]:
-    """Return the fields of each line that has this number of fields."""
     return [fields for line in text.splitlines() if len(fields := line.split("|")) == number]

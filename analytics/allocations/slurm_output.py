@@ -257,14 +257,9 @@ def read_jobs(path: str, text: bytes, limits: InputLimits) -> pl.DataFrame:
 def json_jobs(
     path: str, text: bytes, limits: InputLimits, program: tuple[str, str], job_of: Callable[[dict[str, Any]], _Read]
 ) -> Iterator[_Read]:
-    """Return the jobs one by one. Raises InputError where a job or the text around the jobs is incomplete.
+    """Yield the jobs in the text of `program`, which is its name and the command. Raises InputError where a part is incomplete.
 
-    Args:
-        path: name of the text in messages.
-        text: what the program printed.
-        limits: the largest size of a job.
-        program: the program that printed it, and the command.
-        job_of: reads one job; may raise ValueError, LookupError, TypeError and AttributeError.
+    `job_of` reads one job; it may raise ValueError, LookupError, TypeError and AttributeError.
     """
     name, command = program
     try:

@@ -195,14 +195,7 @@ def with_reasons(rows: pl.DataFrame, shown: Iterable[SlurmState], *, is_open: pl
 def withheld_rows(
     shown: Iterable[SlurmState], host_of: Callable[[str], str], zone: str, as_of_ms: int | None
 ) -> pl.DataFrame:
-    """Return rows of the table `withheld`; none where the time of the state is unknown.
-
-    Args:
-        shown: output of scontrol.
-        host_of: the lake's name for a node.
-        zone: time zone of times without an offset.
-        as_of_ms: the time of the state.
-    """
+    """Return rows of the table `withheld`; none where the time of the state is unknown. `host_of` returns the lake's name for a node."""
     nodes = [vars(each) | {"node": host_of(each.node)} for state in shown for each in state.withheld]
     texts = dict.fromkeys(("node", "kind", "since", "until", "name", "reason"), pl.String())
     frame = pl.DataFrame(nodes, schema=texts | {"gpus": pl.Int32()})

@@ -28,16 +28,14 @@ def with_gpu_use(jobs: pl.DataFrame, lines: pl.DataFrame, tally: Tally) -> pl.Da
     """Return the jobs with the columns ACCOUNTED, null where no step has figures of GPUs.
 
     Steps may run beside each other on the same GPUs, such as `batch` and its `srun`, so their use adds up, and the time for which it is
-    known is at most that of the job. `extern` holds no work of the job.
-
-    Args:
-        jobs: with `run`, `gpu_count` and `lasted_ms`.
-        lines: the lines of sacct with `lasted_ms` and `run`, the row number of the job that a step follows.
-        tally: gets the number of steps that are left out.
+    known is at most that of the job. `extern` holds no work of the job. `jobs` has `run`, `gpu_count` and `lasted_ms`; `lines` are those of
+    sacct with `lasted_ms` and `run`, the row number of the job that a step follows.
     """
     name = pl.coalesce("JobIDRaw", "JobID").str.strip_chars().str.extract(_STEP, 1)
     tasks = pl.when(name == "batch").then(1).otherwise(pl.col("NTasks").cast(pl.Int64, strict=False))
-    steps = lines.filter(is_step() & (name != "extern")).with_columns(tasks=tasks, gpus=_step_gpus())
+    # null where a step names none
+    gpus = pl.col("AllocTRES").fill_null("").map_elements(_known_count, return_dtype=pl.Int64)
+    steps = lines.filter(is_step() & (name != "extern")).with_columns(tasks=tasks, gpus=gpus)
     readings = {each: _total(f"gpu{each}") for each in ("util", "mem")}
     steps = steps.with_columns(**readings, peak=_reading("TRESUsageInMax", "gpuutil") * pl.col("tasks"))
     used = steps.filter(pl.any_horizontal(pl.col("util", "mem", "peak").is_not_null()))
@@ -60,11 +58,6 @@ def with_gpu_use(jobs: pl.DataFrame, lines: pl.DataFrame, tally: Tally) -> pl.Da
         "accounted_mem_bytes": pl.col("mem") / known,
     }
     return jobs.join(of_job, on="run", how="left", maintain_order="left").with_columns(**figures)
-
-
-def _step_gpus() -> pl.Expr:
-    """Return the GPUs of a step; null where it names none."""
-    return pl.col("AllocTRES").fill_null("").map_elements(_known_count, return_dtype=pl.Int64)
 
 
 def _known_count(tres: str) -> int | None:

@@ -30,14 +30,11 @@ class AllocationSpans:
 def place(
     unplaced: pl.DataFrame, gpus_of_host: Mapping[str, Sequence[str]], process_jobs: pl.DataFrame | None = None
 ) -> AllocationSpans:
-    """Return allocations placed on all GPUs of their host, or on the GPUs on which their processes were observed.
+    """Return allocations (UNPLACED_SCHEMA) placed on all GPUs of their host, or on the GPUs on which their processes were observed.
 
-    Args:
-        unplaced: allocations with the columns of `spans.UNPLACED_SCHEMA`.
-        gpus_of_host: what a scheduler can allocate on each host: whole GPUs that are not split, and MIG instances.
-        process_jobs: times at which processes of a job were on a GPU, with PROCESS_JOBS_SCHEMA; `job` as in the ledger
-            (`slurm:ID`, several joined by `+`). An allocation is never placed on more GPUs than it counts: those with the most
-            process time come first.
+    An allocation is never placed on more GPUs than it counts: those with the most process time come first. `gpus_of_host` is what a
+    scheduler can allocate: whole GPUs that are not split, and MIG instances. `process_jobs` are times at which processes of a job were on
+    a GPU, with PROCESS_JOBS_SCHEMA; `job` as in the ledger (`slurm:ID`, several joined by `+`).
     """
     allocations = unplaced.with_row_index("row")
     found = pl.concat(
@@ -150,12 +147,7 @@ def allocation_spans(
 ) -> AllocationSpans:
     """Return all allocations of a time range as intervals per GPU (SPAN_SCHEMA), cut to [since_ms, until_ms); counted ones are placed.
 
-    Args:
-        allocations: rows of the `allocation` table with ALLOCATION_COLUMNS and `host`, of any hosts, including those that started long before.
-        gpus_of_host: what a scheduler can allocate on each host: whole GPUs that are not split, and MIG instances.
-        process_jobs: GPUs on which processes of named jobs were observed, see `place`.
-        since_ms: start of the range.
-        until_ms: its end.
+    `allocations` are rows of the `allocation` table with ALLOCATION_COLUMNS and `host`, also those that started long before.
     """
     rows = clip(known_allocations(allocations), since_ms, until_ms, start="start")
     found = place(_unplaced_rows(rows), gpus_of_host, process_jobs)
@@ -164,13 +156,10 @@ def allocation_spans(
 
 
 def flatten(allocations: pl.DataFrame) -> pl.DataFrame:
-    """Return intervals with SPAN_SCHEMA, sorted, that never overlap on a GPU.
+    """Return intervals of allocations (ALLOCATION_COLUMNS and `host`) with SPAN_SCHEMA, sorted, that never overlap on a GPU.
 
     Where allocations overlap, user, account, allocation_id and job name all of them, sorted and joined by `+`. Allocations without a
     GPU are left out.
-
-    Args:
-        allocations: rows of the `allocation` table with ALLOCATION_COLUMNS and `host`.
     """
     return _spans(known_allocations(allocations).filter(pl.col("gpu").is_not_null()))
 

@@ -39,11 +39,8 @@ def write(
 ) -> Published:
     """Merge the allocations into the lake. Raises LakeError, after which the lake is whole and the same import completes it.
 
-    Args:
-        lake: the lake to write to.
-        read: the imported allocations.
-        removed: runs (scheduler, allocation_id, host, time) that the imported ones replace: they are deleted.
-        newest_first: order of the days; the replacement must be written before the replaced rows go.
+    `removed` are runs (scheduler, allocation_id, host, time) that the imported ones replace. `newest_first` is the order of the days: the
+    replacement must be written before the replaced rows go.
     """
     gone = (_NOTHING if removed is None else removed).with_columns(_day=pl.col("time") // DAY_MS)
     rows = read.rows.unique(["host", *_KEY], keep="last", maintain_order=True)

@@ -74,7 +74,6 @@ class Carbon:
 
     @property
     def parts(self) -> Mapping[str, CarbonSum]:
-        """Return the sums by part, over all teams."""
         return {part: sum((each.parts[part] for each in self.teams), NOTHING) for part in PARTS}
 
     @property

@@ -79,14 +79,8 @@ def moved_work(work: Floats, weight: Floats, room: Floats, rate: Floats, most_ho
     """Return how much work of each hour moves by how many hours, at the lowest total of weight times rate.
 
     A transport problem, solved as a linear program with HiGHS. Work can be divided freely and interrupted at every
-    hour.
-
-    Args:
-        work: GPU-hours of each hour that may move.
-        weight: weight of a GPU-hour, by hour.
-        room: free GPU-hours of each hour, beside the work's own.
-        rate: cost of a unit of weight in each hour. NaN is unknown: no work leaves or enters such an hour.
-        most_hours: the longest delay.
+    hour. By hour, `work` are GPU-hours that may move, `weight` is that of a GPU-hour, `room` are free GPU-hours beside the work's own, and
+    `rate` is the cost of a unit of weight: NaN is unknown, and no work leaves or enters such an hour.
     """
     hours = len(work)
     start, delay = (each.ravel() for each in np.meshgrid(np.arange(hours), np.arange(most_hours + 1), indexing="ij"))
@@ -114,14 +108,8 @@ def least_rates(start: NDArray[np.int64], weight: Floats, rate: Floats, prices: 
     """Return the lowest cost of a GPU-hour of each item of work: its weight at an hour's rate, plus the hour's price.
 
     Summed over all work, minus the value of all room at these prices, the result never exceeds the cost of the best
-    plan, for any prices (weak duality). Every item has its own weight here; `moved_work` has a single weight per hour.
-
-    Args:
-        start: index of each item's hour; its rate is known.
-        weight: of a GPU-hour of each item.
-        rate: as in `moved_work`.
-        prices: of a GPU-hour in each hour, 0 or more.
-        most_hours: the longest delay.
+    plan, for any prices of 0 or more (weak duality). Every item has its own weight here; `moved_work` has a single weight per hour.
+    `start` is the index of each item's hour, whose rate is known.
     """
     ahead = np.full(most_hours, np.nan)
     rates, priced = np.concatenate((rate, ahead)), np.concatenate((prices, ahead))

@@ -103,7 +103,6 @@ class Endings:
     """Lines of the owners file with an end."""
 
     def within(self, days: int) -> tuple[Ending, ...]:
-        """Return the endings of the next days."""
         return tuple(each for each in self.rows if each.day <= self.today + timedelta(days))
 
     def of_scope(self, scope: Scope) -> tuple[Ending, ...]:

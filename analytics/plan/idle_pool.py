@@ -86,7 +86,6 @@ class IdlePool:
         self.area(self.hosts)
 
     def area(self, hosts: Iterable[str]) -> int:
-        """Return the number of the area with these hosts."""
         rows = frozenset(self.row_of[host] for host in hosts if host in self.row_of)
         if rows not in self._areas:
             self._areas.append(rows)

@@ -94,7 +94,6 @@ class MemoryNeed:
 
     @property
     def total(self) -> float:
-        """Return the sum of all parts."""
         return sum(size for _, size in self.parts)
 
 

@@ -167,7 +167,6 @@ class PoolPurchase:
 
 
 def of_scope(found: Sequence[PoolPurchase], scope: Scope) -> tuple[PoolPurchase, ...]:
-    """Return the pools that match the scope's pool and model."""
     return tuple(each for each in found if scope.has_place(each.curve.pool, each.curve.model))
 
 

@@ -36,7 +36,6 @@ class IntegerProgram:
         self.values: tuple[int, ...] = ()
 
     def column(self, most: float = 1) -> int:
-        """Add a column; return its index."""
         import highspy
 
         self._solver.addVar(0.0, most)

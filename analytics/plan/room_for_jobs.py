@@ -273,7 +273,6 @@ class PoolRoom:
 
 
 def of_pools(rooms: Iterable[PoolRoom], scope: Scope) -> tuple[PoolRoom, ...]:
-    """Return the rooms that match the scope's pool and model."""
     return tuple(each for each in rooms if scope.has_place(each.pool, each.model))
 
 

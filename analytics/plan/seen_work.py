@@ -290,7 +290,6 @@ class OldCards:
 
     @property
     def gpu_ms(self) -> int:
-        """Return the GPU time of the queue."""
         return sum(each.work.gpu_ms for each in self.queue)
 
 

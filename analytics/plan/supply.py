@@ -96,7 +96,6 @@ class FleetSupply:
 
     @property
     def last_day(self) -> date:
-        """Return the last day with known endings."""
         return self.today + timedelta(self.days + 1)
 
 

@@ -117,8 +117,6 @@ class FoundColumn:
 
 @dataclass(frozen=True)
 class FoundExporter:
-    """The findings about one exporter."""
-
     exporter: Exporter
     hosts: int
     gpus: int
@@ -154,7 +152,6 @@ class Recognised:
 
     @property
     def has_servers(self) -> bool:
-        """Return whether an inference server was found."""
         return any(_is_of_servers(found.exporter) for found in self.exporters)
 
 

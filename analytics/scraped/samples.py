@@ -16,7 +16,6 @@ _UNKNOWN = frozenset(("", "n/a", "[n/a]", "none", "<none>", "null", "nil", "unkn
 
 
 def is_stated(value: str) -> bool:
-    """Return whether the value of a label states something."""
     return value.lower() not in _UNKNOWN
 
 

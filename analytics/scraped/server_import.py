@@ -278,8 +278,6 @@ _OWN_READER = "run fallow's agent on the hosts, or a GPU exporter that docs/prom
 
 
 class ImportPrometheus:
-    """The import from a metrics server."""
-
     name = "prometheus"
     summary = "metrics of GPUs and inference servers of a Prometheus, Thanos, Mimir or VictoriaMetrics server"
     example = "fallow import prometheus --url http://prometheus:9090 --since 30d --lake /srv/lake"

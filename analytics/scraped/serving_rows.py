@@ -91,7 +91,6 @@ class InferenceServer:
 
     @property
     def allocation_id(self) -> str | None:
-        """Return the id of the pod's allocation."""
         return f"{self.namespace}/{self.pod}" if self.namespace and self.pod else None
 
     @property

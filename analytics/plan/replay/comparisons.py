@@ -154,25 +154,20 @@ class SweepPoint:
 
 @dataclass(frozen=True)
 class Sweep:
-    """A pool of today with different numbers of GPUs, the fewest first.
-
-    Attributes:
-        pool: the pool, or `pool/model`.
-        points: the outcome of each number.
-        there: the pool's GPUs today.
-        check: how well the replay of today explains the jobs of this pool.
-        window_ms: the length of the window.
-        knee: from this number on more GPUs shorten waits by little; None without a bend, or where waits are not known.
-        enough: the fewest GPUs that are as good as today, see `is_as_today`; None where no number is.
-    """
+    """A pool of today with different numbers of GPUs, the fewest first."""
 
     pool: str
+    """The pool, or `pool/model`."""
     points: tuple[SweepPoint, ...]
     there: int
+    """The pool's GPUs today."""
     check: ReplayCheck
+    """How well the replay of today explains the jobs of this pool."""
     window_ms: int
     knee: int | None
+    """From this number on more GPUs shorten waits by little; None without a bend, or where waits are not known."""
     enough: int | None
+    """The fewest GPUs that are as good as today, see `is_as_today`; None where no number is."""
 
 
 def pool_part(base: ReplayBase, policy: ReplayPolicy, name: str) -> ReplayBase:
@@ -260,24 +255,18 @@ _DAY_HOURS = 24
 
 @dataclass(frozen=True)
 class ShiftedWork:
-    """The deferrable jobs of a window, today and with these off-peak hours.
-
-    Attributes:
-        off_peak: the hours.
-        jobs: the deferrable jobs.
-        postponed: the jobs that start later.
-        by_hour: their GPU time in ms in each hour of the local day, today and then.
-        paid: the mean price of their GPU-hours at the internal prices of deferrable work, today and then, in the site's currency;
-            None where a pool has no price, or the jobs had no GPU.
-        waits: their queue waits, today and then; None where the replay explains no waits.
-    """
+    """The deferrable jobs of a window; pairs are of today and of the replay with these off-peak hours."""
 
     off_peak: OffPeakHours
     jobs: int
     postponed: int
+    """The jobs that start later."""
     by_hour: tuple[tuple[float, float], ...]
+    """Their GPU time in ms in each hour of the local day."""
     paid: tuple[float, float] | None
+    """The mean price of their GPU-hours at the internal prices of deferrable work; None where a pool has no price, or the jobs had no GPU."""
     waits: tuple[WaitFigures, WaitFigures] | None
+    """None where the replay explains no waits."""
 
     def peak_ms(self) -> tuple[float, float]:
         """Return their GPU time in the hours of the day that are not wholly off-peak, today and then."""

@@ -113,11 +113,7 @@ def in_blocks(jobs: pl.DataFrame, block: int | None) -> pl.DataFrame:
 class ReplayLoop:
     """Runs jobs at stations. `runs` are all runs that were, in the order of their ends; `preempted` how often each job lost its GPUs.
 
-    Args:
-        jobs: what they ask for.
-        stations: where they may run; the first go first at each moment.
-        waits_at: at which of them each job waits, by its number; at none, it never runs.
-        policy: how it is decided who begins.
+    The first stations go first at each moment. `waits_at` says at which of them each job waits, by its number; at none, it never runs.
     """
 
     def __init__(

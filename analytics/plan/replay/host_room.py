@@ -78,11 +78,8 @@ def _fullest(by_free: Sequence[int], count: int, used: int) -> list[int] | None:
 class RoomAhead:
     """Steps from now on: at each, bit by bit the hosts that have at least 0, 1, 2 ... free GPUs.
 
-    Args:
-        now: when the first step begins.
-        free: the GPUs of each host that are free now.
-        widest: how many GPUs a host has at most.
-        ends: when which GPUs come free, the earliest first; those that are late come free at once after now.
+    `free` has the GPUs of each host that are free now, `widest` is how many a host has at most, and `ends` says when which come free, the
+    earliest first; those that are late come free at once after now.
     """
 
     def __init__(self, now: int, free: Sequence[int], widest: int, ends: Iterable[tuple[int, Hold]]) -> None:

@@ -30,21 +30,18 @@ GPUS_MAX = 100_000
 
 @dataclass(frozen=True)
 class Priorities:
-    """Which jobs go first.
-
-    Attributes:
-        by: the column that ranks jobs. `priority` is the scheduler's own number: higher numbers go first, jobs without a number last.
-        values: the values of the column, the most urgent first; other values come last. Empty for `priority`.
-        preempt: whether a job without room takes GPUs from less urgent jobs. A preempted job returns to its old place in the queue.
-        resume: whether a preempted job continues where it stopped; otherwise it starts again.
-        cost_ms: how much longer a preempted job runs.
-    """
+    """Which jobs go first."""
 
     by: str
+    """The column that ranks jobs. `priority` is the scheduler's own number: higher numbers go first, jobs without a number last."""
     values: tuple[str, ...] = ()
+    """The values of the column, the most urgent first; other values come last. Empty for `priority`."""
     preempt: bool = False
+    """Whether a job without room takes GPUs from less urgent jobs. A preempted job returns to its old place in the queue."""
     resume: bool = True
+    """Whether a preempted job continues where it stopped; otherwise it starts again."""
     cost_ms: int = 0
+    """How much longer a preempted job runs."""
 
 
 @dataclass(frozen=True)
@@ -72,38 +69,33 @@ class SmallWork:
 
 @dataclass(frozen=True)
 class ReplayPolicy:
-    """How jobs are replayed; by default with their own allocation, in the order of their submission.
-
-    Attributes:
-        gpus: GPUs by `pool`, or by `pool/model` where a pool has several models.
-        more_gpus: GPUs to add by the same names; negative numbers remove GPUs.
-        groups: hosts that replace all hosts of their pools.
-        merge: pools that become one, under the name of the first.
-        order: `fifo`: the first job in the queue of a pool and model starts first. `backfill`: later jobs may start first if, by the
-            time limits, that does not delay the first job (EASY). `conservative`: later jobs may start first if that delays no earlier job.
-        priorities: which jobs come first in the queue.
-        off_peak: deferrable jobs that arrive outside these hours arrive when the hours start.
-        small_work: where small work goes first.
-        share: how many jobs take turns on one GPU, at most.
-        mig: whether jobs on one GPU get the MIG instance that they need.
-        idle_timeout_ms: jobs end when none of their GPUs has worked for this time.
-        limit_to_need: whether time limits are the run times.
-        block: jobs get the GPUs that they used, rounded up to blocks of this size.
-    """
+    """How jobs are replayed; by default with their own allocation, in the order of their submission."""
 
     gpus: Mapping[str, int] = field(default_factory=dict)
+    """GPUs by `pool`, or by `pool/model` where a pool has several models."""
     more_gpus: Mapping[str, int] = field(default_factory=dict)
+    """GPUs to add by the same names; negative numbers remove GPUs."""
     groups: tuple[HostGroup, ...] = ()
+    """Hosts that replace all hosts of their pools."""
     merge: tuple[tuple[str, ...], ...] = ()
+    """Pools that become one, under the name of the first."""
     order: Order = "fifo"
+    """`fifo`: the first job in the queue of a pool and model starts first. `backfill`: later jobs may start first if, by the time limits,
+    that does not delay the first job (EASY). `conservative`: later jobs may start first if that delays no earlier job."""
     priorities: Priorities | None = None
     off_peak: OffPeakHours | None = None
+    """Deferrable jobs that arrive outside these hours arrive when the hours start."""
     small_work: SmallWork | None = None
     share: int = 1
+    """How many jobs take turns on one GPU, at most."""
     mig: bool = False
+    """Whether jobs on one GPU get the MIG instance that they need."""
     idle_timeout_ms: int | None = None
+    """Jobs end when none of their GPUs has worked for this time."""
     limit_to_need: bool = False
+    """Whether time limits are the run times."""
     block: int | None = None
+    """Jobs get the GPUs that they used, rounded up to blocks of this size."""
 
 
 def changed_fleet(fleet: ReplayFleet, policy: ReplayPolicy) -> ReplayFleet:

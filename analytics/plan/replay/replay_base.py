@@ -62,18 +62,15 @@ class PoolUse:
 
 @dataclass(frozen=True)
 class FleetUse:
-    """The pools of a fleet in a replay, and what became of its jobs.
-
-    Attributes:
-        kwh: what the GPUs draw over the window; None where their watts are not known.
-        waits: those of all jobs; None where the replay of today is not near what was observed.
-        lost: the jobs that could not run, though they fit on today's fleet.
-    """
+    """The pools of a fleet in a replay, and what became of its jobs."""
 
     pools: tuple[PoolUse, ...]
     kwh: float | None
+    """What the GPUs draw over the window; None where their watts are not known."""
     waits: WaitFigures | None = None
+    """Those of all jobs; None where the replay of today is not near what was observed."""
     lost: int = 0
+    """The jobs that could not run, though they fit on today's fleet."""
 
     def of_pool(self, name: str) -> PoolUse:
         """Return a pool, without GPUs where it does not exist."""
@@ -128,25 +125,19 @@ class ComparedPool:
 
 @dataclass(frozen=True)
 class CutUser:
-    """A user whose jobs an idle time-out ends.
-
-    Attributes:
-        user: None where the user is not known.
-        team: the user's team.
-        jobs: the jobs that end.
-        freed_ms: the GPU time of the window that the time-out frees.
-        worked_ms: the part of the freed time in which the jobs worked.
-        cost: the cost of the freed time; None where a price is not known.
-        worked_later: the jobs that worked again after the time-out.
-    """
+    """A user whose jobs an idle time-out ends; None is unknown."""
 
     user: str | None
     team: str | None
     jobs: int
     freed_ms: float
+    """GPU time of the window that the time-out frees."""
     worked_ms: float
+    """The part of the freed time in which the jobs worked."""
     cost: float | None
+    """That of the freed time."""
     worked_later: int
+    """The jobs that worked again after the time-out."""
 
 
 @dataclass(frozen=True)
@@ -160,37 +151,28 @@ class Unplaced:
 
 @dataclass(frozen=True)
 class ReplayOutcome:
-    """One change against the replay of today.
-
-    Attributes:
-        today: the replay of today.
-        then: the replay with the change.
-        pools: both replays by pool.
-        teams: queue waits by team, the largest gain first; empty where waits are not known.
-        ranks: the same by priority.
-        cuts: the users whose jobs an idle time-out ends.
-        unplaced: the jobs that cannot run, by reason.
-        postponed: the jobs that start later because of off-peak hours.
-        preempted: the jobs that lose their GPUs to other jobs.
-        window: its start and end, in ms.
-        is_same: whether every job runs at the same time on the same GPUs as today, on the same fleet.
-        is_today: whether nothing was changed.
-        idle_timeout_ms: the idle time-out of the change; None without one.
-    """
+    """One change against the replay of today."""
 
     today: FleetUse
     then: FleetUse
     pools: tuple[ComparedPool, ...]
     teams: tuple[ComparedWaits, ...]
+    """Queue waits by team, the largest gain first; empty where waits are not known."""
     ranks: tuple[ComparedWaits, ...]
+    """The same by priority."""
     cuts: tuple[CutUser, ...]
     unplaced: tuple[Unplaced, ...]
     postponed: int
+    """The jobs that start later because of off-peak hours."""
     preempted: int
+    """The jobs that lose their GPUs to other jobs."""
     window: Window
     is_same: bool = False
+    """Whether every job runs at the same time on the same GPUs as today, on the same fleet."""
     is_today: bool = False
+    """Whether nothing was changed."""
     idle_timeout_ms: int | None = None
+    """That of the change; None without one."""
 
     @property
     def waits(self) -> ComparedWaits | None:
@@ -384,24 +366,16 @@ _WAITING_MOST = 100
 
 @dataclass(frozen=True)
 class ReplayBase:
-    """A window that can be replayed.
-
-    Attributes:
-        rebuilt: its jobs; waits count from when these asked.
-        coming: the same as they come to the queue, later by what holds them beside GPUs.
-        fleet: today's.
-        policy: how the queue is taken to work today.
-        delays: what else held jobs, see `analytics.plan.replay.replayed_waits`; empty where the GPUs alone explain the waits.
-        today: the replay of today.
-        check: that against what was observed.
-        window: its start and end, in ms.
-    """
+    """A window that can be replayed, with the fleet and the policy of today."""
 
     rebuilt: RebuiltJobs
+    """Its jobs; waits count from when these asked."""
     coming: pl.DataFrame
+    """The same as they come to the queue, later by what holds them beside GPUs."""
     fleet: ReplayFleet
     policy: ReplayPolicy
     delays: Delays
+    """What else held jobs, see `analytics.plan.replay.replayed_waits`; empty where the GPUs alone explain the waits."""
     today: Replayed
     check: ReplayCheck
     window: tuple[int, int]

@@ -196,17 +196,14 @@ WORK_NEEDS = dict.fromkeys(_ON_GPU, pl.String()) | {"need_bytes": pl.Int64(), "s
 
 @dataclass(frozen=True)
 class RebuiltJobs:
-    """What is replayed.
-
-    Attributes:
-        jobs: with REPLAY_JOB_SCHEMA, and `rank`: the quality of service, else the priority, as in `analytics.plan.queue_waits`.
-        never_ran: jobs that gave up, or were not seen any more; left out.
-        unplaced: jobs without a number of GPUs or a known pool, and those on MIG instances; left out.
-    """
+    """What is replayed, and how many jobs are left out."""
 
     jobs: pl.DataFrame
+    """With REPLAY_JOB_SCHEMA, and `rank`: the quality of service, else the priority, as in `analytics.plan.queue_waits`."""
     never_ran: int
+    """Jobs that gave up, or were not seen any more."""
     unplaced: int
+    """Jobs without a number of GPUs or a known pool, and those on MIG instances."""
 
     @property
     def queued(self) -> int:

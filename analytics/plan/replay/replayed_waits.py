@@ -19,23 +19,17 @@ JUDGED = ~pl.col("before_window") & pl.col("asked").is_not_null()
 
 @dataclass(frozen=True)
 class WaitFigures:
-    """Queue waits of some jobs in ms; mean and quantiles are None without jobs.
-
-    Attributes:
-        jobs: how many jobs have a wait.
-        open_jobs: the jobs that had not started by the end of the window.
-        mean_ms: the mean wait.
-        p50_ms: the wait of half of the jobs at most, interpolated between the two nearest jobs.
-        p95_ms: the same of 19 of 20 jobs.
-        gpu_ms: the sum of each job's wait times its GPUs.
-    """
+    """Queue waits of some jobs; mean and quantiles, interpolated between the two nearest jobs, are None without jobs."""
 
     jobs: int
+    """How many jobs have a wait."""
     open_jobs: int
+    """The jobs that had not started by the end of the window."""
     mean_ms: float | None
     p50_ms: float | None
     p95_ms: float | None
     gpu_ms: float
+    """The sum of each job's wait times its GPUs."""
 
 
 def with_waits(jobs: pl.DataFrame, begin: pl.Expr, until_ms: int) -> pl.DataFrame:
@@ -156,21 +150,15 @@ class CheckedPool:
 
 @dataclass(frozen=True)
 class ReplayCheck:
-    """The replay of today against what was observed.
-
-    Attributes:
-        since_ms: waits are judged by jobs submitted from this time on, the middle of the window: earlier jobs determined the queue's order.
-        waits: the waits of all jobs.
-        use: the allocated GPU time of all pools.
-        pools: both of each pool of the fleet, by name.
-        error_max: the replay gives no figures that are off by more.
-    """
+    """The replay of today against what was observed: waits and allocated GPU time of all jobs, and of each pool by name."""
 
     since_ms: int
+    """Waits are judged by jobs submitted from this time on, the middle of the window: earlier jobs determined the queue's order."""
     waits: CheckedWaits
     use: CheckedUse
     pools: tuple[CheckedPool, ...]
     error_max: float
+    """The replay gives no figures that are off by more."""
 
     @property
     def has_waits(self) -> bool:

@@ -84,8 +84,6 @@ class Part:
 
 
 class GpuSharing(Protocol):
-    """A way to share a GPU."""
-
     def part(self, need: Need, beside: Collection[Part] = ()) -> Part | None:
         """The part that a job gets beside others; None where it does not fit."""
 

@@ -59,8 +59,6 @@ _LONGEST_HOST = 200
 
 @dataclass(frozen=True)
 class ScrapedUnit:
-    """One unit that a source describes."""
-
     source: Source
     host: str
     gpu: str
@@ -114,7 +112,6 @@ class ScrapedUnits:
 
 
 def scraped_units(labels: Sequence[Labels], exporters: Sequence[Exporter]) -> ScrapedUnits:
-    """Return the units in the labels of some series."""
     mapped = mapped_series(labels, exporters)
     identified = [
         (number, each, gpu_of(labels[number], each.exporter), host_of(labels[number], each.exporter))
@@ -258,7 +255,6 @@ class MetricFrame:
 
 
 def metric_frame(samples: SampleArrays, exporter: Exporter, parts: Sequence[MetricPart]) -> MetricFrame:
-    """Return the samples of one exporter."""
     read = _Read(samples, exporter)
     used = {name for combined in exporter.combined for name in (*combined.add, *combined.subtract)}
     by_metric = sorted(parts, key=lambda each: (each.metric, each.unit, each.part, each.series))

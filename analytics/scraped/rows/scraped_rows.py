@@ -168,7 +168,6 @@ def find_source_paces(
 def _rows_by_exporter(
     found: ScrapedUnits, arrays: SampleArrays, codes: UnitCodes, settings: RowSettings, account: RowAccount
 ) -> list[ExporterRows]:
-    """Return the rows of each exporter."""
     read = []
     for name, exporter in found.exporters.items():
         metrics = metric_frame(arrays, exporter, found.parts[name])
@@ -263,7 +262,6 @@ def _finished_rows(frame: pl.DataFrame, table: LakeTable, codes: UnitCodes, acco
 
 
 def _named_rows(frame: pl.DataFrame, codes: UnitCodes) -> pl.DataFrame:
-    """Return the rows with hosts and GPUs by their names."""
     names = {"host": codes.hosts, "gpu": codes.gpus}
     return frame.with_columns(
         pl.Series(name, known, dtype=pl.String).gather(frame[name])

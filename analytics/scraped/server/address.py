@@ -122,7 +122,11 @@ class ServerAddress:
             try:
                 context.load_cert_chain(self.certificate, self.key or None, password=_no_password)
             except OSError as error:
-                raise _file_error("prometheus.certificate", self.certificate, error) from error
+                reason = error.strerror or "it is not PEM, or not of this key"
+                raise ConfigError(
+                    f"cannot use prometheus.certificate {self.certificate}: {reason}",
+                    "give a PEM file that this user may read, with its key",
+                ) from error
         return context
 
 
@@ -138,13 +142,6 @@ def _split(url: str) -> SplitResult:
 def _no_password() -> str:
     """Return no password for an encrypted key: asking for one would block a service."""
     return ""
-
-
-def _file_error(setting: str, path: str, error: Exception) -> ConfigError:
-    reason = getattr(error, "strerror", None) or "it is not PEM, or not of this key"
-    return ConfigError(
-        f"cannot use {setting} {path}: {reason}", "give a PEM file that this user may read, with its key"
-    )
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -164,7 +161,6 @@ def _check_header(name: str, value: str) -> None:
 
 
 def _secret(setting: str, path: str) -> str:
-    """Return the content of a setting's file."""
     text = given_text(setting, path, SECRET_BYTES).strip()
     if not text:
         raise ConfigError(f"{setting} {path} is empty", "put the secret into its first line")

@@ -104,7 +104,6 @@ class PieceLength:
         self.is_settled = samples * _STRIDE >= self._most_samples
 
     def shorten(self, length_ms: int) -> None:
-        """Shorten the length after a refusal."""
         self.ms = max(min(self.ms, length_ms // 2), _SHORTEST_MS)
         self.is_settled = False
 

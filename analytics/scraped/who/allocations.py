@@ -77,14 +77,10 @@ class WindowAllocations:
 def allocations_of(
     given: Given, kube: Samples | None, before: OpenAllocations, *, as_of_ms: int, hosts: KnownHosts
 ) -> WindowAllocations:
-    """Return what one window adds to the known allocations.
+    """Return what a window, which ends at `as_of_ms`, adds to the known allocations.
 
-    Args:
-        given: the users in labels; of all hosts of the window, or of some.
-        kube: samples of KUBE_METRICS in the window, None where they were not requested. One every few minutes is enough.
-        before: the open runs of the earlier windows.
-        as_of_ms: the end of the window.
-        hosts: the lake's hosts, for the names of nodes.
+    `given` are the users on all hosts or on some. `kube` are samples of KUBE_METRICS, None where they were not requested: one every few
+    minutes is enough. `before` are the open runs of the earlier windows.
     """
     runs = label_runs(given, before.runs, as_of_ms)
     tables = None if kube is None else KubeTables.of(kube)

@@ -109,7 +109,6 @@ class KubeTables:
         return 0 if step is None else int(float(str(step)))
 
     def table(self, name: str, *wanted: str) -> pl.DataFrame:
-        """Return the series of that name."""
         numbers = self.series.get(name, ())
         labels = self.samples.labels
         columns = {label: [_label(labels[number], label) for number in numbers] for label in wanted}

@@ -123,8 +123,6 @@ _NO_JOB = ("", "0", "-1")
 
 @dataclass(frozen=True)
 class LabelRuns:
-    """The runs of a window, from labels."""
-
     rows: pl.DataFrame
     """RUN_KEY, `time`, `first_ms`, `until_ms`, `end`, `user`, `reported`, `is_new` and `is_begun`.
 
