@@ -9,7 +9,8 @@ from __future__ import annotations
 import argparse
 import os
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -131,34 +132,13 @@ class Live:
                 f"cannot run sacct: {error}",
                 "run this where Slurm's commands are, or name sacct with --sacct; or export there and import the file",
             ) from error
-        size = InputLimits.of(self._around.settings)
-        lines = read_jobs(self._sacct, text, size)
-        clusters = Clusters.of(self._around.settings.text("slurm.cluster"), [lines], self._around.hosts.names)
-        jobs = allocation_rows(self._sacct, lines, "UTC", self._host_name, size, clusters=clusters)
+        lines = {self._sacct: read_jobs(self._sacct, text, InputLimits.of(self._around.settings))}
         shown, failed = self._snapshot()
-        shown = [each.with_ids(clusters.job_here) for each in shown]
         limits, also_failed = self._gpu_limits()
-
-        def host_of(node: str) -> str:
-            return self._host_name(node, clusters.here)
-
-        gpus = [each for state in shown for each in state.gpus]
-        rows, notes = on_shown_gpus(jobs.rows, gpus, self._around.hosts, host_of)
-        requests = limits.with_limits(with_reasons(jobs.requests, shown, is_open=_WAITS))
-        requests = requests.with_columns(as_of=pl.lit(as_of_ms))
-        withheld = withheld_rows(shown, host_of, "UTC", as_of_ms)
-        return ReadAllocations(
-            with_reasons(rows, shown, is_open=_NO_REASON),
-            requests,
-            (jobs.report,),
-            "UTC (asked for)",
-            as_of_ms,
-            (*clusters.notes, *failed, *also_failed, *notes),
-            withheld=withheld,
-        )
-
-    def _host_name(self, node: str, cluster: str | None = None, scope: str | None = None) -> str:
-        return self._around.hosts.named(node, self._suffix, cluster, scope)
+        failed += also_failed
+        read = _allocations(self._around, self._suffix, lines, "UTC", shown, failed=failed, asked_ms=as_of_ms)
+        requests = limits.with_limits(read.requests).with_columns(as_of=pl.lit(as_of_ms))
+        return replace(read, requests=requests, time_zone="UTC (asked for)")
 
     def _gpu_limits(self) -> tuple[GpuLimits, tuple[str, ...]]:
         """Return Slurm's limits, and a note where sacctmgr does not answer; no limits without scontrol, which names why a job waits."""
@@ -181,6 +161,45 @@ class Live:
             except (CommandError, ValueError) as error:
                 notes.append(f"cannot run {program}, so {unknown} are not known: {error}")
         return shown, tuple(notes)
+
+
+def _allocations(
+    around: Surroundings,
+    host_suffix: str,
+    lines: Mapping[str, pl.DataFrame],
+    zone: str,
+    snapshots: Iterable[SlurmState],
+    *,
+    failed: tuple[str, ...] = (),
+    asked_ms: int | None = None,
+) -> ReadAllocations:
+    """Return the jobs in sacct's lines, by their origin, with the snapshots' facts; `asked_ms` is when Slurm was asked for both."""
+    hosts, limits = around.hosts, InputLimits.of(around.settings)
+    clusters = Clusters.of(around.settings.text("slurm.cluster"), lines.values(), hosts.names)
+
+    def host_of(node: str, cluster: str | None = None, scope: str | None = None) -> str:
+        return hosts.named(node, host_suffix, cluster, scope)
+
+    def shown_host(node: str) -> str:
+        return host_of(node, clusters.here)
+
+    read = [allocation_rows(origin, each, zone, host_of, limits, clusters=clusters) for origin, each in lines.items()]
+    rows, notes = pl.concat([jobs.rows for jobs in read]), tuple[str, ...]()
+    known = [jobs.as_of_ms for jobs in read if jobs.as_of_ms is not None]
+    as_of_ms = max(known, default=None) if asked_ms is None else asked_ms
+    shown = [each.with_ids(clusters.job_here) for each in snapshots]
+    if shown:
+        gpus = [each for state in shown for each in state.gpus]
+        rows, notes = on_shown_gpus(rows, gpus, hosts, shown_host, zone if asked_ms is None else None)
+    return ReadAllocations(
+        with_reasons(rows, shown, is_open=_NO_REASON),
+        with_reasons(pl.concat([jobs.requests for jobs in read]), shown, is_open=_WAITS),
+        tuple(jobs.report for jobs in read),
+        zone,
+        as_of_ms,
+        (*clusters.notes, *failed, *notes),
+        withheld=withheld_rows(shown, shown_host, zone, as_of_ms),
+    )
 
 
 def _sibling_command(command: str, name: str) -> str:
@@ -281,13 +300,6 @@ class Slurm:
     def _read_files(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
         zone = check_zone(args.zone or "UTC", "--time-zone")
         limits, lines = InputLimits.of(around.settings), {}
-
-        def host_of(node: str, cluster: str | None = None, scope: str | None = None) -> str:
-            return around.hosts.named(node, args.host_suffix, cluster, scope)
-
-        def shown_host(node: str) -> str:
-            return host_of(node, clusters.here)
-
         for path in with_progress(args.files, "reading"):
             source = open_source(path, limits)
             if source.text is None:
@@ -295,22 +307,6 @@ class Slurm:
             if source.cut_off:
                 raise InputError(f"{path} is cut off: its end is missing", "fetch it again")
             lines[path] = read_jobs(path, source.text, limits)
-        clusters = Clusters.of(around.settings.text("slurm.cluster"), lines.values(), around.hosts.names)
-        read = [allocation_rows(path, each, zone, host_of, limits, clusters=clusters) for path, each in lines.items()]
-        known = [jobs.as_of_ms for jobs in read if jobs.as_of_ms is not None]
-        assumed = "" if args.zone else " (assumed)"
-        rows, as_of_ms = pl.concat([jobs.rows for jobs in read]), max(known, default=None)
-        notes: tuple[str, ...] = ()
-        shown = [read_snapshot(path, limits).with_ids(clusters.job_here) for path in args.scontrol]
-        if shown:
-            gpus = [each for state in shown for each in state.gpus]
-            rows, notes = on_shown_gpus(rows, gpus, around.hosts, shown_host, zone)
-        return ReadAllocations(
-            with_reasons(rows, shown, is_open=_NO_REASON),
-            with_reasons(pl.concat([jobs.requests for jobs in read]), shown, is_open=_WAITS),
-            tuple(jobs.report for jobs in read),
-            zone + assumed,
-            as_of_ms,
-            (*clusters.notes, *notes),
-            withheld=withheld_rows(shown, shown_host, zone, as_of_ms),
-        )
+        snapshots = (read_snapshot(path, limits) for path in args.scontrol)
+        read = _allocations(around, args.host_suffix, lines, zone, snapshots)
+        return read if args.zone else replace(read, time_zone=f"{zone} (assumed)")
