@@ -58,10 +58,7 @@ class ClusterRows:
     def frames(found: Sequence[ClusterRows]) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return the allocations and the requests of several files."""
         allocations = pl.DataFrame([row for each in found for row in each.allocations], schema=ROW_SCHEMA)
-        requests = pl.DataFrame(
-            [row for each in found for row in each.requests],
-            schema=empty(REQUEST).schema,
-        )
+        requests = pl.DataFrame([row for each in found for row in each.requests], schema=empty(REQUEST).schema)
         named = single_names("account")
         return conform(allocations.with_columns(named)), typed(requests.with_columns(named), REQUEST)
 

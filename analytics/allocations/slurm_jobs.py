@@ -11,14 +11,7 @@ from itertools import chain
 import polars as pl
 
 from analytics.allocations.model import conform
-from analytics.allocations.slurm_output import (
-    duration_ms,
-    expand,
-    gpu_count,
-    gpu_model,
-    gpu_shares,
-    task_count,
-)
+from analytics.allocations.slurm_output import duration_ms, expand, gpu_count, gpu_model, gpu_shares, task_count
 from analytics.allocations.slurm_usage import ACCOUNTED, is_step, with_gpu_use
 from analytics.allocations.times import read_moments, start_and_end
 from analytics.frames import typed, with_mapped

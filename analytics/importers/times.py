@@ -21,13 +21,7 @@ UTC_OF_FILES = "UTC (the files' own)"
 
 _WITH_OFFSET = r"(\d:\d{2}(?:\.\d+)?)\s*(Z|z|UTC|[+-]\d{2}:?\d{2})$"
 _EPOCH = r"^\d{9,13}(?:\.\d+)?$"
-_FORMATS = (
-    "%Y-%m-%d %H:%M:%S%.f",
-    "%Y-%m-%d %H:%M",
-    "%Y-%m-%d %I:%M:%S %p",
-    "%Y-%m-%d %I:%M %p",
-    "%Y-%m-%d",
-)
+_FORMATS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d %I:%M:%S %p", "%Y-%m-%d %I:%M %p", "%Y-%m-%d")
 _NAIVE = pl.Datetime("ms")
 _HOUR_BACK_MS = (50 * MINUTE_MS, 60 * MINUTE_MS)
 """A clock that is set back by an hour steps back by an hour, less the time to the next sample."""

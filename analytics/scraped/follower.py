@@ -324,10 +324,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--late", metavar="DURATION", help="time that is read again before the newest sample (default: prometheus.late)"
     )
     parser.add_argument(
-        "--since",
-        default="1h",
-        metavar="DURATION",
-        help="how far back to start on the first run (default: 1h)",
+        "--since", default="1h", metavar="DURATION", help="how far back to start on the first run (default: 1h)"
     )
     parser.add_argument(
         "--listen", metavar="ADDRESS", help="address:port of /metrics and /healthz (default: follow.listen)"

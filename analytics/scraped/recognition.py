@@ -45,11 +45,7 @@ ABSENCES = (
         ("gpu.mem_used_bytes",),
         "held and free cannot be distinguished: a GPU at 0 counts as free, or as reserved where a pod or job has it",
     ),
-    Absence(
-        "user",
-        ("given",),
-        "no team, user, pod or job has a share of the bill, and no finding names a user",
-    ),
+    Absence("user", ("given",), "no team, user, pod or job has a share of the bill, and no finding names a user"),
     Absence(
         "power",
         ("gpu.power_w", "gpu.energy_mj"),
