@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.doctor.host import Cuda, HostFiles, cuda, exists, listed, read
+from agent.doctor.host import Cuda, HostFiles, cuda, exists, listed, read, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,11 +49,8 @@ def find_toolkits(host: HostFiles) -> list[Toolkit]:
     """Return every toolkit once, active ones first, then by folder."""
     found: dict[Path, Toolkit] = {}
     for folder, active in _toolkit_places(host):
-        try:
-            real = folder.resolve(strict=True)
-        except (OSError, RuntimeError):
-            continue
-        if real in found or len(found) == _MOST_TOOLKITS:
+        real = resolved(folder)
+        if real is None or real in found or len(found) == _MOST_TOOLKITS:
             continue
         numbers = toolkit_version(real)
         if numbers is not None:
@@ -160,12 +157,8 @@ def find_environments(host: HostFiles, given: tuple[str, ...] = ()) -> CudaInsta
     seen: set[Path] = set()
     found: list[Environment] = []
     for folder, active in _environment_places(host, given):
-        try:
-            real = folder.resolve(strict=True)
-        except (OSError, RuntimeError):
-            continue
-        sites = _sites(real, given=active)
-        if real in seen or not sites:
+        real = resolved(folder)
+        if real is None or real in seen or not (sites := _sites(real, given=active)):
             continue
         if len(seen) == MOST_ENVIRONMENTS or time.monotonic() - begun_s > LONGEST_S:
             return CudaInstall(tuple(found), len(seen), complete=False)

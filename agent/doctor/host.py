@@ -164,6 +164,14 @@ def exists(path: Path) -> bool:
     return True
 
 
+def resolved(path: Path) -> Path | None:
+    """Return the path after all links; None where it does not exist, or links form a circle."""
+    try:
+        return path.resolve(strict=True)
+    except (OSError, RuntimeError):
+        return None
+
+
 def listed(folder: Path, pattern: str) -> list[Path]:
     """Return the paths in a folder that match, sorted; empty where it is unreadable."""
     try:
@@ -291,11 +299,8 @@ def copies(host: HostFiles, name: str) -> list[Copy]:
     found: dict[Path, Copy] = {}
     for folder, by_variable in _search(host):
         path = Path(folder) / name if by_variable else host.at(f"{folder}/{name}")
-        try:
-            file = path.resolve(strict=True)
-        except (OSError, RuntimeError):
-            continue
-        found.setdefault(file, Copy(folder, file))
+        if (file := resolved(path)) is not None:
+            found.setdefault(file, Copy(folder, file))
     return list(found.values())
 
 
