@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
@@ -20,9 +21,12 @@ from fallow.errors import LakeError
 from fallow.lake import AGENT_FIRST_SEQ, Lake
 from tests.in_process import run_in_process
 from tests.lake.worlds import LATER_MS
+from tests.lakes import made_lake
 from tests.ledger.rows import T0, ms, processes, samples, silent, write
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from analytics.lake_care.expire import ExpiryPlan
     from analytics.ledger.build import Ledger
 
@@ -42,9 +46,10 @@ def as_agents(lake: Lake) -> None:
             lake.delete(file)
 
 
-@pytest.fixture
-def filled(lake: Lake) -> Lake:
+@pytest.fixture(scope="module")
+def six_days(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Six days of two hosts, an hour a file, of one of which nothing is known of the last day."""
+    lake = made_lake(tmp_path_factory.mktemp("six-days") / "lake")
     for host, days in (("h1", 6), ("h2", 5)):
         for day, hour in product(range(days), (0, 7, 23)):
             begin_s = day * DAY_S + hour * 3600
@@ -53,6 +58,12 @@ def filled(lake: Lake) -> Lake:
         write(lake, schema.PROCESS, processes(f"{host}-gpu", *range(0, days * DAY_S, 7200)), host)
     as_agents(lake)
     return lake
+
+
+@pytest.fixture
+def filled(six_days: Lake, tmp_path: Path) -> Lake:
+    """A copy of that lake."""
+    return made_lake(shutil.copytree(six_days.root, tmp_path / "lake"))
 
 
 def ledger(lake: Lake) -> Ledger:

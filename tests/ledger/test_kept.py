@@ -43,6 +43,10 @@ OTHER: dict[str, Any] = {"idle_after_ms": 2 * 3_600_000}
 
 @pytest.fixture
 def filled(lake: Lake) -> Lake:
+    return fill_days(lake)
+
+
+def fill_days(lake: Lake) -> Lake:
     """Three days with an hour of rows around each midnight."""
     rows = [row for day in range(3) for row in samples("a", day * DAY - 1800, day * DAY + 1800, every_s=60, **LOADED)]
     return fill(lake, rows, processes("a", *range(-1800, 1800, 30)))
@@ -174,24 +178,25 @@ NEW_ROWS: dict[str, tuple[str, list[dict[str, Any]], set[str]]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def two_hosts(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake of two hosts with its ledger."""
+    lake = fill_days(made_lake(tmp_path_factory.mktemp("two-hosts") / "lake"))
+    allocated = [allocation("a", -3600, None)]
+    fill(lake, samples("b", 0, 3 * DAY, every_s=3600), [], allocated, devices=[device("b")], host="h2")
+    fill(lake, [], devices=[device("a")])
+    load(lake)
+    return lake
+
+
 @pytest.mark.parametrize("what", NEW_ROWS)
 def test_new_files_build_their_host_and_days_again_and_no_other(
-    filled: Lake, builds: list[tuple[str, str]], what: str
+    two_hosts: Lake, tmp_path: Path, builds: list[tuple[str, str]], what: str
 ) -> None:
     table, rows, dates = NEW_ROWS[what]
-    fill(
-        filled,
-        samples("b", 0, 3 * DAY, every_s=3600),
-        [],
-        [allocation("a", -3600, None)],
-        devices=[device("b")],
-        host="h2",
-    )
-    fill(filled, [], devices=[device("a")])
-    load(filled)
-    builds.clear()
-    write(filled, schema.table(table), rows)
-    load(filled)
+    lake = made_lake(shutil.copytree(two_hosts.root, tmp_path / "lake"))
+    write(lake, schema.table(table), rows)
+    load(lake)
     assert {host for host, _ in builds} == {"h1"}
     assert {date for _, date in builds} <= dates
     assert max(date for _, date in builds) == max(dates)
