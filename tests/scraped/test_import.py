@@ -127,16 +127,19 @@ def test_who_left_and_came_back_is_the_same_in_parts_of_a_day(
 
 
 @pytest.mark.usefixtures("turns")
+@pytest.mark.parametrize(
+    "minutes",
+    [pytest.param(20, id="while a pod is there"), pytest.param(28, id="when it leaves", marks=pytest.mark.long)],
+)
 def test_who_left_and_came_back_is_the_same_though_earlier_days_are_read_later_and_once_more(
-    lake: Lake, tmp_path: Path
+    lake: Lake, tmp_path: Path, minutes: int
 ) -> None:
     whole = users(lake, tmp_path)
-    for minutes in (20, 28):  # while a pod is there, and when it leaves
-        other = Lake.at(str(tmp_path / f"later first {minutes}"))
-        at = format_ms(MIDNIGHT_MS + minutes * MINUTE_MS)
-        users(other, tmp_path, "--since", at)
-        assert users(other, tmp_path) == whole
-        assert users(other, tmp_path, "--restart", "--until", at) == whole
+    other = Lake.at(str(tmp_path / "later first"))
+    at = format_ms(MIDNIGHT_MS + minutes * MINUTE_MS)
+    users(other, tmp_path, "--since", at)
+    assert users(other, tmp_path) == whole
+    assert users(other, tmp_path, "--restart", "--until", at) == whole
 
 
 @pytest.mark.long
