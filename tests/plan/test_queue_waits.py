@@ -318,7 +318,7 @@ def test_what_is_known_since_counts_where_the_window_goes_up_to_the_newest_row(*
     assert {state: time for state, time in spent.items() if time} == {ended: (UNTIL - 2) * HOUR_MS}
 
 
-LONG = ("a fenced block", "a wrong pool and held")
+LONG = ("a wrong pool", "a fenced block", "a wrong pool and held")
 PLANTED = [
     pytest.param(each, id=each.name, marks=[pytest.mark.long] if each.name in LONG else []) for each in planted(seed=2)
 ]
