@@ -22,6 +22,7 @@ from fallow.os_user import os_user
 from fallow.schema import ACTION
 from tests.conftest import REPOSITORY, clean_environment
 from tests.findings.conftest import HELD, HOUR
+from tests.in_process import run_in_process
 from tests.ledger.rows import fill, ms, processes, samples, snapshot
 
 if TYPE_CHECKING:
@@ -63,9 +64,8 @@ def listed(run: Callable[..., Run], *arguments: str) -> list[dict[str, Any]]:
 
 
 def test_no_variable_says_who_one_is(held: Lake) -> None:
-    command = [sys.executable, "-m", "fallow", "findings", "ack", ID, "--lake", held.root]
-    posing = clean_environment(dict.fromkeys(("LOGNAME", "USER", "LNAME", "USERNAME", "SUDO_USER"), "eve"))
-    done = subprocess.run(command, cwd=REPOSITORY, env=posing, capture_output=True, text=True, check=True, timeout=120)
+    posing = dict.fromkeys(("LOGNAME", "USER", "LNAME", "USERNAME", "SUDO_USER"), "eve")
+    done = run_in_process("findings", "ack", ID, "--lake", held.root, **posing)
     assert done.stdout == f"acknowledged {ID} as {os_user()}\n"
     [action] = load_actions(held)[ID]
     assert action.actor == Actor(os_user(), os_user=os_user())
@@ -214,6 +214,7 @@ def test_actions_of_one_moment_are_all_kept_and_none_hides_another(lake: Lake) -
     assert len(lake.files("action")) == len(lake.all_files("action")) == 200
 
 
+@pytest.mark.long
 def test_two_people_at_once_are_both_recorded_and_the_later_decides(held: Lake, run: Callable[..., Run]) -> None:
     """Both keep the ledger, and one at a time: a command that has to wait for its turn may tell so, and nothing else."""
     calls = [["ack", ID, "--as", "zoe"], ["snooze", ID, "--reason", "mine", "--as", "yan"]]

@@ -43,8 +43,7 @@ def held_on(found: Review, name: str) -> Finding:
     return only
 
 
-@pytest.mark.parametrize("ahead_h", [1.5, 5, 24 * 300])
-@pytest.mark.parametrize("others", [1, 3])
+@pytest.mark.parametrize(("ahead_h", "others"), [(1.5, 3), (5, 1), (24 * 300, 3)])
 def test_one_clock_that_is_ahead_takes_nothing_from_the_other_hosts(
     site: Recording, ahead_h: float, others: int
 ) -> None:

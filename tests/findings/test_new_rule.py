@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.findings.scenarios.builder import H100, Fleet
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ def scratch_copy(folder: Path) -> None:
     entry.write_text(listed)
 
 
+@pytest.mark.long
 def test_a_rule_made_as_the_docs_say_is_found_recommended_shown_and_mailed(lake: Lake, tmp_path: Path) -> None:
     fleet = Fleet(days=16, interval_s=1800)
     (gpu,) = fleet.host("h1", H100, 1)

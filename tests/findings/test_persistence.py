@@ -311,6 +311,7 @@ def test_who_comes_every_morning_is_not_promised_to_stay_away_and_who_has_been_a
     assert found["bob"].evidence.numbers["stays_unused_horizon_h"] == WEEK_H
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not TRACE.is_file(), reason="the trace genai26 is not there (its licence keeps it out)")
 def test_what_is_promised_of_the_trace_is_kept_as_often_and_oftener_when_work_thins_out(tmp_path: Path) -> None:
     """An hour ahead, from what was known: by day as often within 4 points; in the evening, which no day before told of, oftener."""
