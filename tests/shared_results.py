@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,22 +40,22 @@ _OF_MESSAGES = ("dashboard.", "mail.", "report.contacts", "report.language", "re
 _results: OrderedDict[Hashable, Any] = OrderedDict()
 
 
-def share_results(monkeypatch: pytest.MonkeyPatch, *, is_kept: bool = True) -> None:
+def share_results(monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts the shared ledgers and findings in the place of those that every command computes for itself.
 
-    With `is_kept` false no ledger is kept in the lakes: of a lake that one test fills and reads, writing ten files a day is
-    half of the work.
+    No ledger is kept in the lakes: of a lake that one test fills and reads, writing ten files a day is half of the work.
+    What a lake keeps already is read.
     """
-    monkeypatch.setattr("analytics.window.load_ledger", partial(_shared_ledger, is_kept=is_kept))
+    monkeypatch.setattr("analytics.window.load_ledger", _shared_ledger)
     for module in ("analytics.report.model", "analytics.decide.review"):
         monkeypatch.setattr(f"{module}.find_in_window", _shared_findings)
 
 
 @contextmanager
-def sharing(*, is_kept: bool = True) -> Iterator[None]:
+def sharing() -> Iterator[None]:
     """The same for a whole module of tests, which has every format, language and look of one edition made from one report."""
     with pytest.MonkeyPatch.context() as patched:
-        share_results(patched, is_kept=is_kept)
+        share_results(patched)
         for module in ("analytics.commands.report_edition", "analytics.report.report"):
             patched.setattr(f"{module}.build_report", _shared_report)
         yield
@@ -87,11 +86,10 @@ class _ReadOnlyStore:
         raise LakeError(f"{key} is not written")
 
 
-def _shared_ledger(lake: Any, settings: Any, *, is_kept: bool, **rest: Any) -> Any:
-    if not is_kept:
-        lake, rest = Lake(_ReadOnlyStore(lake.store)), rest | {"warn": lambda _: None}
+def _shared_ledger(lake: Any, settings: Any, **rest: Any) -> Any:
+    lake, rest = Lake(_ReadOnlyStore(lake.store)), rest | {"warn": lambda _: None}
 
-    def key() -> Hashable:  # asked twice: loading keeps the ledger in the lake
+    def key() -> Hashable:
         return ("ledger", lake.root, _files(lake.root), repr(settings))
 
     return _once(key, lambda: _load(lake, settings, **rest))
@@ -124,10 +122,16 @@ _load, _find, _build = build.load_ledger, review.find_in_window, report.build_re
 
 
 def _site(inputs: Any, without: tuple[str, ...] = ("report.language",)) -> Hashable:
-    """The settings that figures rest on, the tables that they name, and the window."""
+    """The settings that figures rest on, what is in the tables that they name, and the window."""
     values = {name: str(value) for name, value in inputs.settings.values.items() if not name.startswith(without)}
-    tables = tuple(_stamp(value) for _, value in sorted(values.items()) if value.startswith("/"))
-    return (tuple(sorted(values.items())), tables, repr(inputs.window))
+    settings = tuple((name, _content(value)) for name, value in sorted(values.items()))
+    return (settings, repr(inputs.window))
+
+
+def _content(value: str) -> str | bytes:
+    """What is in a file that a setting names, wherever it lies; else the setting's value."""
+    path = Path(value)
+    return path.read_bytes() if path.is_absolute() and path.is_file() else value
 
 
 def _once(key: Callable[[], Hashable], compute: Callable[[], Any]) -> Any:

@@ -22,6 +22,7 @@ from fallow.schema import STATES
 from tests.dashboard.conftest import components, hints, links, page, words
 from tests.dashboard.sites import ADMINISTRATOR, UNTIL_MS, Site, configured, simulated
 from tests.lakes import made_lake
+from tests.ledger.rows import load
 from tests.made_once import made_once
 
 
@@ -144,6 +145,7 @@ def numbers_site(base: Path, prices: str = "priced") -> NumbersSite:
         of_lake, euros = made_lake(folder / "lake"), 'currency = "EUR"\n'
         configured(folder, of_lake, "owners", name="unpriced.toml", more=euros)
         configured(folder, of_lake, "owners", name="partly.toml", more=f'{euros}prices = "{folder}/some.csv"\n')
+        load(of_lake)  # its ledger is kept
 
     folder = made_once(base, "numbers", fill)
     return NumbersSite(made_lake(folder / "lake"), folder / ("fallow.toml" if prices == "priced" else f"{prices}.toml"))

@@ -17,7 +17,7 @@ from plotly.utils import PlotlyJSONEncoder
 
 from analytics.simulation import SimulatedFleet, owners_csv, prices_csv, write_fleet
 from analytics.tables.palette import palette
-from analytics.window import Inputs, load_whole, open_inputs
+from analytics.window import Inputs, open_inputs
 from dashboard.access.people import ADMIN, VIEWER, Reader
 from dashboard.app import build_app
 from dashboard.query import Query
@@ -25,6 +25,7 @@ from dashboard.source import LakeSource
 from dashboard.view import View
 from fallow.lake import Lake
 from tests.lakes import made_lake
+from tests.ledger.rows import load
 from tests.made_once import made_once
 
 UNTIL_MS = 1_763_596_800_000
@@ -110,10 +111,13 @@ class Site:
 
 def fleet_lake_of(base: Path, days: int) -> Lake:
     """Ten GPUs over some days, made once: tests read it and never write to it."""
-    fleet = SimulatedFleet(until_ms=UNTIL_MS, gpus=10, days=days, seed=3)
-    return made_lake(
-        made_once(base, f"fleet-{days}", lambda folder: write_fleet(made_lake(folder / "lake"), fleet)) / "lake"
-    )
+
+    def fill(folder: Path) -> None:
+        lake = made_lake(folder / "lake")
+        write_fleet(lake, SimulatedFleet(until_ms=UNTIL_MS, gpus=10, days=days, seed=3))
+        load(lake)  # its ledger is kept
+
+    return made_lake(made_once(base, f"fleet-{days}", fill) / "lake")
 
 
 def make_site(folder: Path, *, days: int = 4, settings: str = "") -> Site:
@@ -144,9 +148,8 @@ def planned_site(base: Path) -> Site:
     """Twenty-four GPUs over two weeks and a day, made once; tests read it and never write to it."""
 
     def fill(folder: Path) -> None:
-        load_whole(
-            simulated(folder, SimulatedFleet(until_ms=UNTIL_MS, gpus=24, days=15, seed=5)).inputs()
-        )  # its ledger is kept
+        fleet = SimulatedFleet(until_ms=UNTIL_MS, gpus=24, days=15, seed=5, interval_ms=300_000)
+        load(simulated(folder, fleet).lake)  # its ledger is kept
 
     folder = made_once(base, "planned", fill)
     return Site(made_lake(folder / "lake"), folder / "fallow.toml", WEEK, READER)

@@ -73,7 +73,7 @@ def site() -> Recording:
 
 @pytest.fixture(autouse=True)
 def _one_ledger_for_many_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    share_results(monkeypatch, is_kept=False)
+    share_results(monkeypatch)
 
 
 SIMULATED = SimulatedFleet(gpus=16, days=8, interval_ms=60_000, until_ms=20_777 * DAY_MS)

@@ -10,7 +10,7 @@ from tests.shared_results import share_results
 
 @pytest.fixture(autouse=True)
 def _one_ledger_for_many_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    share_results(monkeypatch, is_kept=False)
+    share_results(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -74,7 +74,7 @@ class Outcome:
 
 @pytest.fixture(autouse=True, scope="module")
 def _one_ledger_for_many_reports() -> Iterator[None]:
-    with sharing(is_kept=False):
+    with sharing():
         yield
 
 
