@@ -27,11 +27,14 @@ settings.register_profile("random", deadline=None, derandomize=False, print_blob
 settings.load_profile("fallow")
 
 
+def pytest_configure() -> None:
+    """Thousands of collected cases stay until the end: looking through them for garbage again and again takes a tenth of the run."""
+    gc.set_threshold(100_000, 20, 50)
+
+
 def pytest_collection_finish() -> None:
-    """Five thousand collected cases stay until the end: looking through them for garbage again and again takes a tenth of the run."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000, 20, 50)
 
 
 def pytest_unconfigure() -> None:
