@@ -50,7 +50,9 @@ def shifting(rng: Rng, hours: int) -> Floats:
     return level + np.where((np.arange(hours) >= at) == begins, gpus, 0)
 
 
-@pytest.mark.parametrize(("series", "widest"), [(stationary, 0.5), (seasonal, 0.3), (shifting, 0.4)])
+@pytest.mark.parametrize(
+    ("series", "widest"), [pytest.param(stationary, 0.5, marks=pytest.mark.long), (seasonal, 0.3), (shifting, 0.4)]
+)
 def test_nine_in_ten_weeks_are_inside(series: Callable[[Rng, int], Floats], widest: float) -> None:
     rng, held, widths = np.random.default_rng(7), list[bool](), list[float]()
     for _ in range(40):

@@ -29,7 +29,7 @@ QUESTIONS = {
     "team": (Question("hours of a team", {**ODD, "team": "vision"}), "Europe/Paris"),
     "user": (Question("days of a user", {**DAYS, "user": "greta"}), "UTC"),
 }
-QUICK = ("pool", "team")
+QUICK = ("pool",)
 """Questions of `make test`; `make test-all` asks the others."""
 ASKED = [
     pytest.param(*question, id=name, marks=() if name in QUICK else pytest.mark.long)

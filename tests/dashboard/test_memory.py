@@ -223,7 +223,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("/timeline", "?span=24h&start=2025-11-19T0{}:00Z"),
         ("/quality", "?span=24h&zone=Etc/GMT%2B{}"),
-        ("/report/download/json", "?span=24h&zone=Etc/GMT%2B{}"),
+        pytest.param("/report/download/json", "?span=24h&zone=Etc/GMT%2B{}", marks=pytest.mark.long),
     ],
 )
 def test_what_is_made_of_one_window_stays_within_the_budget_too(fleet_lake: Lake, path: str, search: str) -> None:

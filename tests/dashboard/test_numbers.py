@@ -47,7 +47,7 @@ QUESTIONS = (
     Question("a team", {"team": "vision"}),
     Question("a team in a pool", {**DAYS.asked, "team": "language", "pool": "train"}),
 )
-QUICK = ("everything", "a day that was not seen whole", "a team in a pool")
+QUICK = ("everything", "a team in a pool")
 """Questions of `make test`; `make test-all` asks the others."""
 
 ASKED = [pytest.param(each, id=each.name, marks=() if each.name in QUICK else pytest.mark.long) for each in QUESTIONS]
@@ -170,7 +170,14 @@ def test_the_tiles_are_the_ledgers(site: NumbersSite, asked: Question) -> None:
         assert sorted(Shown(each).text for each in unit.tree["props"]["children"]) == sorted(below), name
 
 
-@pytest.mark.parametrize("asked", [PAIR, HOURS, Question("a model", {**PAIR.asked, "model": "NVIDIA L40S"})])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param(PAIR, marks=pytest.mark.long),
+        pytest.param(HOURS, marks=pytest.mark.long),
+        Question("a model", {**PAIR.asked, "model": "NVIDIA L40S"}),
+    ],
+)
 def test_changes_are_those_between_two_runs_of_the_command(site: NumbersSite, asked: Question) -> None:
     now, scope = site.told.report(asked), {name: value for name, value in asked.asked.items() if name == "model"}
     old = site.told.report(before(now).but(**scope))

@@ -166,6 +166,7 @@ def test_nobody_knows_what_comes_after_the_simulated_period() -> None:
     assert not any(row["takeable"] == "true" for row in rows if row["state"] in ("used", "unavailable"))
 
 
+@pytest.mark.long
 def test_a_simulated_fleet_is_judged_by_its_own_labels(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The ledger agrees but for what rows of a minute blur; planted situations are found, and could be taken back."""
     labels = tmp_path_factory.mktemp("labelled") / "labels.csv"
