@@ -10,6 +10,7 @@ import pytest
 
 from fallow.cli import main
 from tests.findings.conftest import BUSY, DAY, HELD, HOUR
+from tests.lakes import made_lake
 from tests.ledger.rows import fill, processes, samples
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ WEEK = 7 * DAY
 pytestmark = pytest.mark.usefixtures("low_is_listed")
 
 
-@pytest.fixture
-def fortnight(lake: Lake) -> Lake:
+@pytest.fixture(scope="module")
+def fortnight(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """In the first days all three idled. Ann works from the third day on, bob from just before a week on; the third has left by then."""
     names = {"a": "ann", "b": "bob", "c": "\x1b[31mcy"}
     rows = samples("a", 0, 3 * DAY, every_s=600, **HELD) + samples("a", 3 * DAY, 2 * WEEK, every_s=600, **BUSY)
@@ -35,7 +36,7 @@ def fortnight(lake: Lake) -> Lake:
         for number, (gpu, name) in enumerate(names.items())
         for row in processes(gpu, *range(0, ends[gpu], 600), every_s=600, user=name, pid=100 + number)
     ]
-    return fill(lake, rows, lists)
+    return fill(made_lake(tmp_path_factory.mktemp("fortnight") / "lake"), rows, lists)
 
 
 def text(capsys: pytest.CaptureFixture[str], lake: Lake, *flags: str) -> str:

@@ -15,17 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from analytics.decide.actions import record
 from analytics.glossary import state_label
 from analytics.language.languages import language
 from analytics.render.html.mail import mail_body
 from analytics.render.report.formats import FORMATS
 from analytics.render.report.json_format import report_schema
 from fallow import __version__
-from fallow.actors import Actor
-from tests.lakes import made_lake
 from tests.ledger.rows import T0, device, fill, samples
-from tests.report.conftest import BACK_S, BUSY, DAY, FREE, HOUR, everything
+from tests.report.conftest import BUSY, HOUR
 from tests.report.html.pages import Page
 from tests.report.html.reports import report_of
 from tests.shared_results import forget_results
@@ -81,7 +78,10 @@ def test_the_same_lake_gives_the_same_bytes(full: Lake, report: Report) -> None:
     assert {name: report(full, *flags, name).out for name in names} == first
 
 
-@pytest.mark.parametrize("window", [(), ("--since", "2026-09-28T05:17Z"), ("--until", "2026-09-25")])
+@pytest.mark.parametrize(
+    "window",
+    [(), ("--since", "2026-09-28T05:17Z"), pytest.param(("--until", "2026-09-25"), marks=pytest.mark.long)],
+)
 def test_the_numbers_are_those_of_the_ledger_and_the_findings_to_the_digit(
     full: Lake, report: Report, window: tuple[str, ...]
 ) -> None:
@@ -152,7 +152,12 @@ def test_the_schema_is_one_and_is_printed(report: Report) -> None:
 
 @pytest.mark.parametrize(
     "flags",
-    ["", "--week 2026-W40 --timezone Europe/Paris", "--pool train", "--week 2026-W40 --user greta --lang fr"],
+    [
+        "",
+        pytest.param("--week 2026-W40 --timezone Europe/Paris", marks=pytest.mark.long),
+        "--pool train",
+        "--week 2026-W40 --user greta --lang fr",
+    ],
 )
 def test_reports_are_as_the_schema_says(full: Lake, report: Report, flags: str) -> None:
     content = told(report(full, "--format", "json", *flags.split()))
@@ -161,20 +166,6 @@ def test_reports_are_as_the_schema_says(full: Lake, report: Report, flags: str) 
         record_of["another"] = 1
         assert faults(content) != [], "what no report has is refused"
         del record_of["another"]
-
-
-@pytest.mark.usefixtures("low_is_listed")
-def test_snoozed_and_gone_findings_are_as_the_schema_says(tmp_path: Path, report: Report) -> None:
-    lake = everything(made_lake(tmp_path / "lake"))
-    later = {"first_s": 14 * DAY - BACK_S, "last_s": 21 * DAY - BACK_S}
-    fill(lake, samples("GPU-0", **later, **BUSY) + samples("GPU-1", **later, **FREE), host="train-01")
-    week = ("--format", "json", "--week", "2026-W41")
-    ids = [each["finding_id"] for each in told(report(lake, *week))["findings"]]
-    record(lake, "snooze", ids, Actor("ops"), now_ms=T0 - BACK_S, reason="a reserve")
-    content = told(report(lake, *week))
-    assert content["snoozed"]
-    assert content["ended"]
-    assert faults(content) == []
 
 
 @pytest.mark.parametrize("form", PAGES)

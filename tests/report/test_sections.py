@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from datetime import UTC, date
@@ -36,6 +37,7 @@ from tests.lakes import made_lake
 from tests.ledger.rows import T0, fill, processes, samples
 from tests.report.conftest import BACK_S, BUSY, DAY, FREE, HELD, everything
 from tests.report.html.reports import changed, report_of
+from tests.report.test_formats import faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,7 +155,7 @@ def test_people_have_their_rank_beside_their_efficiency(week: Report) -> None:
 
 
 @pytest.mark.usefixtures("low_is_listed")
-def test_gone_and_snoozed_findings_have_their_reasons(going_on: Lake) -> None:
+def test_gone_and_snoozed_findings_have_their_reasons(going_on: Lake, report: Callable[..., Outcome]) -> None:
     first_s, last_s = 14 * DAY - BACK_S, 21 * DAY - BACK_S
     rows = samples("GPU-0", first_s, last_s, **BUSY) + samples("GPU-1", first_s, last_s, **FREE)
     fill(going_on, rows, host="train-01")
@@ -165,6 +167,10 @@ def test_gone_and_snoozed_findings_have_their_reasons(going_on: Lake) -> None:
     gone = items(text, "LAST WEEK'S FINDINGS THAT ENDED")
     reversed_at = next(at for at, line in enumerate(gone) if ": reversed: last week's finding was wrong" in line)
     assert reversed_at < next(at for at, line in enumerate(gone) if line.endswith(": unseen"))
+    content = json.loads(report(going_on, "--format", "json", "--week", "2026-W41").out)
+    assert content["snoozed"]
+    assert content["ended"]
+    assert faults(content) == []
 
 
 @pytest.mark.usefixtures("low_is_listed")

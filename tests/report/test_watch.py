@@ -225,6 +225,13 @@ def part(made: Callable[[str], Lake]) -> Lake:
     return host(lake, "h2", "GPU-2", START_S, day_s(2), pool="p2")
 
 
+@pytest.fixture(scope="module")
+def outage(made: Callable[[str], Lake]) -> Lake:
+    """Nobody looked for the last five days of the week before."""
+    lake = host(made("outage"), "h1", "GPU-1", START_S, day_s(-5))
+    return host(lake, "h1", "GPU-1", FIRST_S, END_S)
+
+
 def day_s(number: int) -> int:
     return FIRST_S + number * DAY_S
 
@@ -312,11 +319,9 @@ def test_an_edition_for_people_names_the_hosts_they_last_had_and_no_others(
 
 @pytest.mark.parametrize("scope", [(), ("--user", "ann")])
 def test_sums_of_a_week_of_which_a_part_was_seen_are_shown_and_not_compared(
-    made: Callable[[str], Lake], report: Callable[..., Outcome], scope: tuple[str, ...]
+    outage: Lake, report: Callable[..., Outcome], scope: tuple[str, ...]
 ) -> None:
-    """Nobody looked for the last five days of the week before."""
-    lake = host(made("outage"), "h1", "GPU-1", START_S, day_s(-5))
-    done = report(host(lake, "h1", "GPU-1", FIRST_S, END_S), "--week", THIS, *scope)
+    done = report(outage, "--week", THIS, *scope)
     rows = {line.strip().split("  ")[0]: line.split() for line in done.out.splitlines()}
     assert rows["Held idle, GPU-hours"][3:6] == ["168.0", "48.7", "-"]
     assert rows["observed share"][2:] == ["100.0", "%", "29.0", "%", "+71.0", "points", "-"]
