@@ -150,7 +150,7 @@ def test_every_rule_has_its_place_in_the_precedence() -> None:
 def two_weeks(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A simulated fleet over more than one complete week."""
     lake = made_lake(tmp_path_factory.mktemp("two_weeks") / "lake")
-    write_fleet(lake, SimulatedFleet(gpus=16, days=15, interval_ms=300_000, until_ms=20_777 * DAY_MS))
+    write_fleet(lake, SimulatedFleet(gpus=16, days=15, interval_ms=900_000, until_ms=20_777 * DAY_MS))
     return lake
 
 

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.scraped.servers import SERVERS, missing
+from tests.shared_results import one_ledger_for_many_looks
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.scraped.servers import MetricsProcess
+
+
+__all__ = ["one_ledger_for_many_looks"]
 
 
 @pytest.fixture(autouse=True)
