@@ -26,11 +26,11 @@ LOW: dict[str, Any] = {"gpu_util_pct": 3.0, "process_count": 1, "gpu_util_covera
 
 
 def rows(gpu: str, *parts: tuple[float, float, dict[str, Any]]) -> list[dict[str, Any]]:
-    return [row for first, last, values in parts for row in samples(gpu, first, last, every_s=600, **values)]
+    return [row for first, last, values in parts for row in samples(gpu, first, last, every_s=300, **values)]
 
 
 def users(gpu: str, first_s: int, last_s: int, user: str = "ann") -> list[dict[str, Any]]:
-    return processes(gpu, *range(first_s, last_s, 600), every_s=600, user=user)
+    return processes(gpu, *range(first_s, last_s, 300), every_s=300, user=user)
 
 
 def outcome(site: Recording, gpu: list[dict[str, Any]], lists: list[dict[str, Any]], **more: Any) -> Reversals:

@@ -283,7 +283,7 @@ def relative_error(waits: CheckedWaits) -> float:
 
 
 @pytest.mark.parametrize("case", PARAMETERS)
-@pytest.mark.parametrize("order", [pytest.param("fifo", marks=pytest.mark.long), "backfill"])
+@pytest.mark.parametrize("order", ["fifo", "backfill"])
 def test_waits_of_a_queue_are_predicted(case: Planted, order: str) -> None:
     base = simulated_base(replace(case.cluster, policy=order), case.tasks)
     assert base.policy.order in ({order} if order == "fifo" else {"backfill", "conservative"})
