@@ -229,6 +229,6 @@ def _shown_columns(money: Money, group: str, rows: Sequence[PricedAccount]) -> I
         own = replace(each, audience="all" if each.key in shown else "programs")
         if each.key == "name":
             own = replace(own, title=title, kind=kind)
-        elif each.key == "paid":
-            own = replace(own, title=tr("paid, {currency}", currency=money.currency))
+        elif each.kind == "money" and each.key in shown:
+            own = replace(own, title=tr("{part}, {currency}", part=each.title, currency=money.currency))
         yield own

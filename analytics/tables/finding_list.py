@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from operator import attrgetter
 
 from analytics.decide.totals import FindingTotals, to_take, totals
@@ -38,18 +39,22 @@ def finding_list(
     found: Sequence[Finding], limit: int | None = None, *, headline: str = "", notes: tuple[str, ...] = ()
 ) -> Table:
     """Return a row per finding, or for the first `limit` findings."""
-    shown = found[:limit]
+    shown, cost = found[:limit], _cost_title(next((each.currency for each in found if each.currency), None))
     left_out = (_left_out(found, shown),) if len(shown) < len(found) else ()
     return Table(
         name="findings",
         title=tr("Findings"),
         question=tr("Which GPUs are reclaimable or can be used better?"),
         headline=headline,
-        columns=FINDING_COLUMNS,
+        columns=tuple(replace(each, title=cost) if each.key == "cost" else each for each in FINDING_COLUMNS),
         rows=tuple(shown),
         notes=(*left_out, *notes),
         wide=True,
     )
+
+
+def _cost_title(currency: str | None) -> str:
+    return tr("cost, {currency}", currency=plain(currency)) if currency else tr("cost")
 
 
 def _evidence(finding: Finding) -> dict[str, object]:
@@ -187,8 +192,7 @@ def totals_by_rule(found: Sequence[Finding]) -> Table | None:
     rules = tuple(totals(found).rules.values())
     if not rules:
         return None
-    currency = next((each.currency for each in rules if each.currency), "")
-    cost = tr("cost, {currency}", currency=plain(currency)) if currency else tr("cost")
+    cost = _cost_title(next((each.currency for each in rules if each.currency), None))
     unconfirmed = any(each.unconfirmed_cost for each in rules)
     return Table(
         name="rules",

@@ -37,8 +37,15 @@ def uptake_table(found: FleetAllocation) -> Table | None:
             ),
             column("active_share", tr("active"), "share", lambda each: Share(each.active_share)),
             column("fleet_share", tr("active, other cards"), "share", lambda each: Share(each.fleet_share)),
-            column("day_cost", tr("cost per day"), "money", partial(_rounded, "day_cost", 0)),
-            column("idle_cost", tr("cost"), "money", partial(_rounded, "idle_cost", 0)),
+            column(
+                "day_cost",
+                tr("{part}, {currency}", part=tr("cost per day"), currency=found.currency),
+                "money",
+                partial(_rounded, "day_cost", 0),
+            ),
+            column(
+                "idle_cost", tr("cost, {currency}", currency=found.currency), "money", partial(_rounded, "idle_cost", 0)
+            ),
             fact("currency", "words", lambda _: found.currency),
             fact("idle_days", "number"),
             fact("earlier_gpus", "count", "earlier"),

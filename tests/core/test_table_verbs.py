@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 from analytics import glossary
 from analytics.commands import findings, ledger, recommendations, table_verb
 from analytics.commands.plan import VERBS
-from analytics.language.sentences import Language
+from analytics.language.sentences import ENGLISH, Language
 from analytics.render.json_schema import object_schema
 from analytics.render.one_screen import SCREEN_LINES
 from analytics.render.tables import FORMATS, VerbAnswer, document
@@ -174,6 +174,22 @@ def heads_of(columns: Sequence[Column], before: str = "") -> list[str]:
     return heads
 
 
+CURRENCY = re.compile(r"\b(?:USD|EUR)\b")
+
+
+def without_currency(table: Table) -> list[str]:
+    """The money columns for people that name no currency: neither their head nor each figure does."""
+    return [
+        each.key
+        for each in table.columns
+        if each.kind == "money" and each.audience != "programs" and not CURRENCY.search(ENGLISH.translate(each.title))
+        if any(
+            re.search(r"\d", shown) and not CURRENCY.search(shown)
+            for shown in (ENGLISH.shown(each.cell(row)) for row in table.rows)
+        )
+    ]
+
+
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     assert len({key for key, _ in pairs}) == len(pairs), f"a key comes twice: {pairs}"
     return dict(pairs)
@@ -253,6 +269,7 @@ def test_every_format_has_each_table_whole(case: Case, answered: Callable[[Case]
         head, *rows = csv.reader(io.StringIO(written, newline=""))
         assert frame.columns == head == heads_of(table.columns)
         assert frame.height == len(rows) == len(table.rows)
+    assert [key for table in answer.for_people for key in without_currency(table)] == []
     for form, as_title in {"text": str.upper, "md": markdown_text, "html": str}.items():
         shown = html.unescape(document(answer, form, speaks).decode())
         titles = [str(table.title) for table in answer.for_people if form != "text" or table.cells or table.lines]

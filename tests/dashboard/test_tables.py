@@ -23,7 +23,7 @@ from dashboard.files import EXPORTS
 from dashboard.pages import PAGES, what_if
 from dashboard.render import tables
 from fallow.outside_text import csv_cell, markdown_text
-from tests.core.test_table_verbs import KEY, faults, heads_of, keys_of, tables_schema, unique
+from tests.core.test_table_verbs import KEY, faults, heads_of, keys_of, tables_schema, unique, without_currency
 from tests.dashboard.sites import WEEK, Site
 
 NO_TABLES = ("/report",)
@@ -103,6 +103,8 @@ def _faults(table: Table, form: str) -> Iterator[object]:
     except Exception as error:  # noqa: BLE001  # whatever it is, the table is not written
         yield repr(error)
         return
+    if form == "text":
+        yield from (f"the money of {key!r} has no currency" for key in without_currency(table))
     if form == "json":
         written = json.loads(content, object_pairs_hook=unique)["tables"]
         rows, keys = written[table.name]["rows"], keys_of(table)
