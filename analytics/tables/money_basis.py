@@ -12,7 +12,6 @@ from analytics.money.window_money import Money
 from analytics.states import UNUSED
 from analytics.tables.names import GPUS, MODEL, POOL
 from analytics.tables.table import Table, column
-from analytics.workloads.model import at_most_below
 
 _LISTED = 12
 
@@ -154,7 +153,7 @@ def _co2(money: Money) -> str:
     return tr(
         "{co2} kg of CO2 by the hour, for {share} of the energy ({source})",
         co2=co2,
-        share=at_most_below(carbon.rated_share or 0.0),
+        share=Share(carbon.rated_share),
         source=plain(intensity.source, 200),
     )
 
@@ -165,5 +164,5 @@ def _energy_origin(counter_share: float | None) -> Sentence:
         return tr("by the GPUs' own counters")
     if counter_share is None or counter_share == 0:
         return tr("from readings of power (no energy counter was read)")
-    share = at_most_below(counter_share)
+    share = Share(counter_share)
     return tr("by the GPUs' own counters for {share} of it, else from readings of power", share=share)

@@ -187,7 +187,7 @@ def starving_table(found: FleetAllocation, *, on_page: bool = False) -> Table | 
             column("kind", tr("kind"), "words", lambda pair: _KINDS[pair.kind], "kind"),
             column("pool", tr("pool"), "pool", lambda pair: place_name(pair.pool) if pair.pool else ""),
             GPU_HOURS,
-            column("waited_gpu_hours", tr("queue wait"), "gpu_hours", "waited_ms"),
+            column("waited_gpu_hours", tr("queue wait, GPU-hours"), "gpu_hours", "waited_ms"),
             column("unused_gpu_hours", tr("unused"), "gpu_hours", "unused_ms"),
             column(
                 "quota_needed_share",

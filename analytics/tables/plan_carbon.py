@@ -23,7 +23,13 @@ _QUESTION = tr("How much energy and CO2 do GPUs cause while they work, and while
 _ALL = "all"
 _ALL_TEAMS = "(all)"
 """The sum over all teams, in brackets like other labels that are no team's name."""
-_PARTS = {USED: tr("used"), HELD: tr("allocated but unused"), FREE: tr("free"), REST: tr("other"), _ALL: tr("all")}
+_PARTS = {
+    USED: tr("used"),
+    HELD: tr("held idle or allocated, unused"),
+    FREE: tr("unallocated"),
+    REST: tr("other"),
+    _ALL: tr("all"),
+}
 
 
 def carbon_tables(found: Carbon) -> Iterator[Table | None]:
@@ -89,14 +95,14 @@ def carbon_sentence(found: Carbon) -> str:
         return tr("The site drew {kwh} kWh for these GPUs. The grid's intensity is unknown in every hour.", kwh=drawn)
     if not parts[FREE].energy.total_ms:
         return tr(
-            "The site drew {kwh} kWh for these GPUs, which caused {co2} kg of CO2: {held} kg while the GPUs were allocated but unused.",
+            "The site drew {kwh} kWh for these GPUs, which caused {co2} kg of CO2: {held} kg while they were held idle or allocated but unused.",
             kwh=drawn,
             co2=Number(total.co2_kg, 1),
             held=Number(parts[HELD].co2_kg, 1),
         )
     parked = parts[HELD] + parts[FREE]
     return tr(
-        "The site drew {kwh} kWh for these GPUs, which caused {co2} kg of CO2. Idle GPUs caused {parked} kg: {held} allocated but unused, {free} unallocated.",
+        "The site drew {kwh} kWh for these GPUs, which caused {co2} kg of CO2. Idle GPUs caused {parked} kg: {held} held idle or allocated but unused, {free} unallocated.",
         kwh=drawn,
         co2=Number(total.co2_kg, 1),
         parked=Number(parked.co2_kg, 1),
@@ -145,10 +151,15 @@ def carbon_by_team(found: Carbon) -> Table:
         columns=(
             column("team", tr("team"), "team", lambda each: _team_name(each.label), "label"),
             replace(gpu_hours, audience="programs"),
-            column("held_kwh", tr("unused, kWh"), "number", lambda each: Number(each.parts[HELD].kwh, 1)),
+            column("held_kwh", tr("unused by the team, kWh"), "number", lambda each: Number(each.parts[HELD].kwh, 1)),
             column("kwh", tr("total, kWh"), "number", lambda each: Number(each.total.kwh, 1)),
             known_share,
-            column("held_co2_kg", tr("unused, kg CO2"), "number", lambda each: Number(each.parts[HELD].co2_kg, 1)),
+            column(
+                "held_co2_kg",
+                tr("unused by the team, kg CO2"),
+                "number",
+                lambda each: Number(each.parts[HELD].co2_kg, 1),
+            ),
             column("co2_kg", tr("CO2, kg"), "number", lambda each: Number(each.total.co2_kg, 1)),
             rated_share,
         ),
@@ -179,7 +190,7 @@ def _team_sentence(found: Carbon) -> str:
         return tr("No known team left allocated GPUs unused.")
     most = max(users, key=lambda each: each.parts[HELD].co2_g)
     return tr(
-        "{team} caused the most CO2 with allocated but unused GPUs: {co2} kg.",
+        "{team} caused the most CO2 with GPUs held idle or allocated but unused: {co2} kg.",
         team=_team_name(most.label),
         co2=Number(most.parts[HELD].co2_kg, 1),
     )

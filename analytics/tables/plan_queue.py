@@ -268,23 +268,24 @@ def idle_while_waiting(waits: QueueWaits, open_ms: float) -> Table:
         title=tr("Idle GPU time while jobs waited"),
         question=tr("How much GPU time was unallocated or unused, and how much of it while jobs waited?"),
         headline=tr(
-            "{idle} GPU-hours were unallocated or allocated but unused, without short pauses.", idle=GpuHours(idle)
+            "{idle} GPU-hours were unallocated, held idle or allocated but unused, without short pauses.",
+            idle=GpuHours(idle),
         )
         if waits.rows.is_empty()
         else tr(
-            "{waited} of {idle} GPU-hours that were unallocated or allocated but unused, without short pauses, passed while a job waited.",
+            "{waited} of {idle} GPU-hours that were unallocated, held idle or allocated but unused, without short pauses, passed while a job waited.",
             waited=GpuHours(sum(map(while_waiting, pools))),
             idle=GpuHours(idle),
         ),
         columns=(
             column("pool", tr("pool"), "pool", str),
-            column("free_gpu_hours", tr("free"), "gpu_hours", spent_in("free")),
+            column("free_gpu_hours", tr("unallocated"), "gpu_hours", spent_in("free")),
             *(
                 (column("withheld_gpu_hours", tr("unallocated, drained or reserved"), "gpu_hours", withheld),)
                 if any(map(withheld, pools))
                 else ()
             ),
-            column("unused_gpu_hours", tr("allocated but unused"), "gpu_hours", spent_in("unused")),
+            column("unused_gpu_hours", tr("held idle or allocated, unused"), "gpu_hours", spent_in("unused")),
             column("unknown_gpu_hours", tr("not observed"), "gpu_hours", spent_in("unknown")),
             column(
                 "waited_gpu_hours",
@@ -332,7 +333,7 @@ def goodput_table(waits: QueueWaits, used: float | None, open_ms: float) -> Tabl
                 if used is None
                 else (
                     tr(
-                        "{used} of the allocated GPU time was used. The GPUs worked, but their work may have failed.",
+                        "{used} of the allocated GPU time was effective. The GPUs worked, but their work may have failed.",
                         used=Share(used),
                     ),
                     *counted_note(open_ms),

@@ -102,6 +102,14 @@ def test_the_code_has_texts() -> None:
     assert ROOT.name == "analytics"
 
 
+def test_allocated_but_unused_is_one_state_beside_held_idle() -> None:
+    """A text that means both states names both, or a reader takes the sum for the ledger's `Allocated, unused`."""
+    words = ("allocated but unused", "allocated and unused")
+    several = [each for each in unique(templates()) if any(part in each for part in words)]
+    assert len(several) > 10
+    assert [each for each in several if "held idle" not in each] == []
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_call_passes_the_names_in_braces(package: str) -> None:
     wrong = [

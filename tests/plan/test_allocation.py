@@ -119,6 +119,7 @@ def test_without_owners_accounts_and_users_stand_in_and_use_is_the_same_beside_g
     used, given = (sum(root[name] for root in roots) for name in ("used_gpu_hours", "gpu_hours"))
     [counted] = answer(lake, "queue")["queue_counted"]
     assert counted["used_share"] == pytest.approx(used / given)
+    assert f"{100 * used / given:.1f} % of the allocated GPU time was effective." in text(lake, "queue")
 
 
 @pytest.mark.usefixtures("tables")
