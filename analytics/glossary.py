@@ -194,7 +194,12 @@ TERMS: tuple[Term, ...] = (
     Term(
         "shortage", tr("the part of queue waits that no idle GPU of the site would have ended: only more GPUs cure it")
     ),
-    Term("shortfall", tr("the hours in which demand exceeded an earlier estimate, and by how many GPUs at most")),
+    Term(
+        "shortfall",
+        tr(
+            "the hours in which demand exceeded an earlier estimate while the pool had more GPUs, and by how many GPUs at most"
+        ),
+    ),
     Term("SM activity", tr("the share of time in which the multiprocessors had work, averaged over them")),
     Term("snooze", tr("hide a recommendation until a date, for a stated reason")),
     Term("spool", tr("rows on the agent's local disk until the lake has confirmed them")),

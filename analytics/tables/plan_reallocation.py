@@ -253,9 +253,9 @@ def left_table(found: Reallocation | None) -> Table | None:
     return Table(
         name="left_over",
         title=tr("GPUs left over"),
-        question=tr("Which GPUs are free, or become free, and go to no request?"),
+        question=tr("Which GPUs are releasable, or become free, and go to no request?"),
         headline=tr_many(
-            "{number} {GPU is|GPUs are} free, or {becomes|become} free, and {goes|go} to no request.",
+            "{number} {GPU is|GPUs are} releasable, or {becomes|become} free, and {goes|go} to no request.",
             sum(len(each.gpus) for each in found.left),
         ),
         columns=(

@@ -38,12 +38,12 @@ def pool_verdicts(found: FleetDemand | None) -> Table | None:
                 "Demand: busy GPUs, GPUs held idle or allocated but unused (except where a finding of at least medium confidence shows that they are reclaimable), and GPUs that queued jobs could have used."
             ),
             tr(
-                "Kept: the peak demand of four weeks plus a reserve of {share}. Shortfall: hours of the last three weeks in which demand exceeded the number that the earlier estimate kept.",
+                "Kept: the peak demand of four weeks plus a reserve of {share}. Shortfall: hours of the last three weeks in which demand exceeded the number that the earlier estimate kept, while the pool had more GPUs.",
                 share=Share(MARGIN, 0),
             ),
             tr("A release assumes that workloads can move to the remaining GPUs."),
         ),
-        terms=(term("releasable"), term("reserve")),
+        terms=(term("releasable"), term("reserve"), term("peak demand")),
     )
 
 
@@ -216,7 +216,7 @@ def users_words(users: Iterable[str]) -> str:
 
 
 def _later_words(gpus: int, users: Sequence[str]) -> str:
-    return tr_many("{number} more after {users} {releases it|release them}", gpus, users=users_words(users))
+    return tr("{number} more once released by {users}", number=Number(gpus), users=users_words(users))
 
 
 def _where_seen(key: str) -> Column:
@@ -247,7 +247,7 @@ POOL_DEMAND = record_column(
 def release_sentence(found: FleetDemand) -> str:
     """Return the headline of the verdicts.
 
-    For example: `21 GPUs unallocated now, 6 reclaimable: 17 can be released now, 3 more after ann and bob release them;
+    For example: `21 GPUs unallocated now, 6 reclaimable: 17 can be released now, 3 more once released by ann and bob;
     ...`.
     """
     if found.unseen_since_ms is not None:

@@ -34,7 +34,9 @@ def reserve_by_pool(found: FleetDemand, margin: float) -> Table:
         ),
         rows=asked.pools,
         notes=(
-            tr("Shortfall: hours of the last three weeks in which demand exceeded what the estimate before kept."),
+            tr(
+                "Shortfall: hours of the last three weeks in which demand exceeded what the estimate before kept, while the pool had more GPUs."
+            ),
             tr("Pools whose demand is not known, and those without an unused GPU, are left out."),
         ),
         terms=(term("reserve"),),
@@ -87,7 +89,9 @@ def reserve_sentence(asked: WhatIfReserve) -> str:
     pool, tested = worst
     hours = {"short": Number(tested.shortfall_hours), "hours": Number(tested.hours)}
     if not tested.shortfall_hours:
-        return SentenceList([first, tr("No pool would have been short in any of {hours} tested hours.", **hours)], " ")
+        return SentenceList(
+            [first, tr("No release would have left a pool short in any of {hours} tested hours.", **hours)], " "
+        )
     second = tr_many(
         "{pool} would have been short in {short} of {hours} tested hours, by at most {number} {GPU|GPUs}.",
         tested.shortfall_gpus,

@@ -12,6 +12,8 @@ import pytest
 from analytics.capacity.peak_demand import MARGIN
 from analytics.decide.decisions import after_snoozes
 from analytics.decide.review import findings_and_demand
+from analytics.language.sentences import ENGLISH
+from analytics.tables.verdicts import pool_verdicts, release_sentence
 from analytics.workloads.fleet_demand import fleet_demand
 from analytics.workloads.model import Confidence
 from analytics.workloads.pool_demand import FleetDemand, what_if_reserve
@@ -226,8 +228,12 @@ def test_production_keeps_for_more_hours() -> None:
     for eight in (fleet.host("h1", H100, 8, pool="production"), fleet.host("h2", L40S, 8, pool="train")):
         train(fleet, eight[:2], "ann")
         train(fleet, eight[2], "bob", fleet.every(48, 1), job="1002")  # 3 % of the hours with their half hour after
-    pools = fleet_demand(context_of(fleet.recording()), ()).pools
-    assert {pool.pool: pool.peak and pool.peak.peak for pool in pools} == {"production": 3, "train": 2}
+    found = fleet_demand(context_of(fleet.recording()), ())
+    assert {pool.pool: pool.peak and pool.peak.peak for pool in found.pools} == {"production": 3, "train": 2}
+    assert {pool.pool: pool.peak and pool.peak.highest for pool in found.pools} == {"production": 3, "train": 3}
+    verdicts = pool_verdicts(found)
+    assert verdicts is not None
+    assert "peak demand" in {each.name for each in verdicts.terms}, "a peak below the highest demand needs its meaning"
 
 
 def test_gpus_that_may_be_allocated_by_count_are_not_free() -> None:
@@ -281,6 +287,8 @@ def assert_adds_up(fleet: FleetDemand) -> None:
         if pool.release.gpus:
             assert pool.verdict.kind in {"release", "reclaim"}
             assert pool.outlook.full is None or pool.outlook.full.likely is None
+    sentence = ENGLISH.translate(release_sentence(fleet))
+    assert ("more once released by" in sentence) == bool(fleet.release_later)
     unused = fleet.free_now + fleet.reclaimable_now
     kept = fleet.demand_unknown + fleet.reserve + fleet.growth + fleet.kept_for_hosts + fleet.snoozed
     assert unused == kept + fleet.releasable
