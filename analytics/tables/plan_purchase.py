@@ -107,7 +107,8 @@ def mix_chart(found: Sequence[PoolPurchase]) -> Chart | None:
         return None
     shares = [place / _POINTS for place in range(_POINTS + 1)]
     places = tuple(ChartPlace(tr("in {share} of the hours", share=Share(each, 0)), Share(each, 0)) for each in shares)
-    return Chart(tuple(_panel(pool, mix, shares, places) for pool, mix in drawn))
+    panels = tuple(_panel(pool, mix, shares, places) for pool, mix in drawn)
+    return Chart(panels, across=tr("share of hours with at least this many"))
 
 
 def _panel(pool: PoolPurchase, mix: Mix, shares: Sequence[float], places: tuple[ChartPlace, ...]) -> Panel:

@@ -21,6 +21,7 @@ def tiles(view: View, colours: Palette) -> html.Section:
     return html.Section(
         [
             html.H2(tr("The window in figures"), className="for-readers"),
+            html.P(tr("States are shares of the observed time."), className="question"),
             html.Dl([_card(view, colours, tile) for tile in shown], className="tiles"),
             *_method(view, shown),
         ]

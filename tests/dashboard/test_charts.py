@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from analytics.commands import table_verb
+from analytics.language.sentences import Share
 from analytics.render.html.charts import drawing, picture
 from analytics.report.timeline import FleetTimeline
 from analytics.tables.chart import (
@@ -134,6 +135,8 @@ def test_every_chart_of_the_plan_is_drawn_alike(verb: str, planned: Site, monkey
     for table in tables:
         if table.chart is not None:
             assert_drawn(table)
+            places = [place.short for panel in table.chart.panels for place in panel.places]
+            assert table.chart.across or not any(isinstance(each, Share) for each in places), "shares of what?"
 
 
 def test_levels_are_named_at_both_sides_in_turn() -> None:

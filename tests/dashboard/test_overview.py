@@ -44,6 +44,7 @@ def test_every_tile_names_the_window_and_its_change(site: Site, shown: Any) -> N
     changes = [each for each in components(shown) if each["props"].get("className", "").startswith("change ")]
     assert len(changes) >= 6
     assert "Figures cover the whole window" in words(shown)
+    assert "States are shares of the observed time." in words(shown)  # the chart beside them: of all GPU time
     assert "just before, from 16 Nov 2025" in words(shown)
     longer = content(OVERVIEW, site.view("?span=all"))
     assert not [each for each in components(longer) if each["props"].get("className", "").startswith("change ")]
