@@ -160,7 +160,9 @@ TERMS: tuple[Term, ...] = (
     Term("packing", tr("workloads that together fill some cards of a pool, so that others come free as a whole")),
     Term(
         "peak demand",
-        tr("the demand that 95 % of the hours of four weeks stay within, 99 % in pools with `prod` in their name"),
+        tr(
+            "the demand that 95 % of the hours of four weeks, or of the last week if that is more, stay within; 99 % in pools with `prod` in their name"
+        ),
     ),
     Term("pool", tr("GPUs of one kind that a site manages together")),
     Term("queue wait", tr("the time from when a job could have begun until it was allocated GPUs")),
