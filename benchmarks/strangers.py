@@ -101,7 +101,7 @@ def _moment(world: World, slot: int, findings: Said, recommendations: Said) -> T
     recommended = [
         (each["action"], gpu, each["confidence"], (each["risk"] or {}).get("probability"))
         for each in recommendations["recommendations"]
-        if each["ranked"] and each["action"] in ("return", "release", "reclaim")
+        if each["ranked"] and each["action"] in ("release", "reclaim")
         for gpu in each["gpus_now"]
     ]
     schema = {"action": pl.String, "gpu": pl.String, "grade": pl.String, "used_again": pl.Float64}

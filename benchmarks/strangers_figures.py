@@ -45,7 +45,7 @@ def summed(fleets: Sequence[Mapping[str, pl.DataFrame]]) -> Figures:
         "promises of recommendations": _promises(promised),
         "recommended": {
             f"{action}, {grade}": share(recommended.filter(action=action, grade=grade), _KEPT)
-            for action in ("return", "release", "reclaim")
+            for action in ("release", "reclaim")
             for grade in GRADES[:2]
         },
         "days": _days(tables["idle_intervals"]),

@@ -23,7 +23,7 @@ from fallow.clock import DAY_MS
 OPERATORS = "operators"
 """Who acts on GPUs without a user."""
 
-_HORIZON_DAYS = {"return": 28, "right-size": 28, "schedule off-peak": 28}
+_HORIZON_DAYS = {"release": 28, "right-size": 28, "schedule off-peak": 28}
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Recommendation:
     @property
     def owner(self) -> str:
         """Return who acts: the user, or operators if there is no user or the user has left the work."""
-        of_operators = self.has_lost_user or self.action in ("return", "repair")
+        of_operators = self.has_lost_user or self.action in ("release", "repair")
         return OPERATORS if self.user is None or of_operators else self.user
 
     @property
@@ -124,7 +124,7 @@ class Recommendation:
     @property
     def given_to(self) -> str | None:
         """Return the team, or else the job, that has the GPUs, if operators act because the user is unknown."""
-        if self.owner != OPERATORS or self.finding is None or self.action in ("return", "repair"):
+        if self.owner != OPERATORS or self.finding is None or self.action in ("release", "repair"):
             return None
         return None if self.finding.user is not None else self.team or self.finding.job
 
@@ -245,7 +245,7 @@ class Recommendations:
     @property
     def value_of_return(self) -> TotalValue | None:
         """Return the total value of ranked recommendations whose GPUs leave the pool."""
-        return value_of(each for each in self.ranked if each.action == "return")
+        return value_of(each for each in self.ranked if each.action == "release")
 
 
 def value_of(listed: Iterable[Recommendation]) -> TotalValue | None:

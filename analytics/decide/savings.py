@@ -151,7 +151,7 @@ class _Part:
         site.
         """
         deadlines, told_ms = self.decisions.deadlines, self.decisions.told_ms
-        if action == "return":
+        if action == "release":
             return deadlines.last_day(told_ms, deadlines.return_days)
         if action in ("right-size", "schedule off-peak") or (action == "ask" and whole.kind is waste.INEFFICIENT):
             return deadlines.last_day(told_ms, deadlines.change_days)
@@ -170,7 +170,7 @@ def _action(whole: Recommendation, now: Sequence[str], *, is_seen: bool) -> str:
 def _next_command(context: Context, finding: Finding | None, action: str, now: Sequence[str]) -> str:
     """Return the finding's command, or before a release a command that inspects the host of the first GPU."""
     host = context.inventory.devices[now[0]].host if now and now[0] in context.inventory.devices else None
-    if action == "return" and host is not None and (finding is None or not acts(finding.next_command)):
+    if action == "release" and host is not None and (finding is None or not acts(finding.next_command)):
         return look_command(host)
     return "" if finding is None else finding.next_command
 

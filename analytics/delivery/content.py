@@ -83,7 +83,7 @@ def _requests(report: Report) -> Iterator[Sentence]:
         return
     found = report.recommendations
     currency = found.waste.currency
-    going = sum(len(each.gpus_now) for each in found.ranked if each.action == "return")
+    going = sum(len(each.gpus_now) for each in found.ranked if each.action == "release")
     give = tr_many("Release {number} {GPU|GPUs}", going)
     value, back = found.value, found.value_of_return
     if back is not None and back.cash is not None and back.cash.point:

@@ -58,8 +58,7 @@ _LOOKED_AT_FIRST = 8
 """Most listed rows without a known value. Rows with less than a GPU-hour of waste are never listed."""
 
 ACTION_WORDS: Mapping[str, str] = {
-    "return": tr("release"),
-    "release": tr("reclaim"),
+    "release": tr("release"),
     "reclaim": tr("reclaim"),
     "right-size": tr("right-size"),
     "repair": tr("repair"),
@@ -315,7 +314,7 @@ def decision(each: Recommendation) -> str:
     place = plain(each.host) if each.host and JOINER not in each.host else place_name(each.pool)
     if each.kind.name == "off_peak":
         return tr("use the off-peak hours of {place}", place=place)
-    if each.action == "return" and not each.gpus_now:
+    if each.action == "release" and not each.gpus_now:
         return tr_many("keep {number} unused {GPU|GPUs} of {place}: the pool may need {it|them}", number, place=place)
     template = _WASTED.get(each.kind.name)
     if template is None or (each.action == "right-size" and each.packing is None):
@@ -325,8 +324,7 @@ def decision(each: Recommendation) -> str:
 
 
 _DECISIONS: Mapping[str, str] = {
-    "return": "release {gpus}",
-    "release": "reclaim {gpus}",
+    "release": "release {gpus}",
     "reclaim": "reclaim {gpus}",
     "right-size": "pack the workloads of {gpus} on fewer cards",
     "repair": "repair {gpus}",

@@ -29,10 +29,10 @@ class WasteKind:
 
 
 FAULTY = WasteKind("faulty", ("unavailable",), "repair", REPAIR, spelled=True)
-NEVER_USED = WasteKind("never_used", ("free",), "return", RETURN)
-LEFT_FREE = WasteKind("left_free", ("free",), "return", RETURN)
-SURPLUS = WasteKind("surplus", ("free",), "return", RETURN)
-ALLOCATED_IDLE = WasteKind("allocated_idle", ("reserved",), "release", RELEASE, of_user=True, spelled=True)
+NEVER_USED = WasteKind("never_used", ("free",), "release", RETURN)
+LEFT_FREE = WasteKind("left_free", ("free",), "release", RETURN)
+SURPLUS = WasteKind("surplus", ("free",), "release", RETURN)
+ALLOCATED_IDLE = WasteKind("allocated_idle", ("reserved",), "reclaim", RELEASE, of_user=True, spelled=True)
 HELD_IDLE = WasteKind("held_idle", ("held",), "reclaim", RELEASE, of_user=True, spelled=True)
 STALLED = WasteKind("stalled", ("stalled",), "reclaim", RELEASE, of_user=True)
 OVERSIZED = WasteKind("oversized", IN_USE, "right-size", RIGHT_SIZE, of_user=True)

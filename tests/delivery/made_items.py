@@ -72,7 +72,7 @@ def recommendation(lead: Finding, *others: Finding, **changes: Any) -> Recommend
     kind = rule.kinds[0]
     action = "repair" if rule.of_machine else kind.action
     change = action in ("right-size", "ask")
-    days = DEADLINES.return_days if action == "return" else DEADLINES.change_days if change else DEADLINES.release_days
+    days = DEADLINES.return_days if action == "release" else DEADLINES.change_days if change else DEADLINES.release_days
     own = {
         "recommendation_id": recommendation_id(lead),
         "kind": kind,

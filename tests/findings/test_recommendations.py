@@ -31,7 +31,7 @@ from analytics.rules import RULES, RULES_BY_NAME, rules_of_kind
 from analytics.scope import Scope
 from analytics.simulation import SimulatedFleet, write_fleet
 from analytics.states import WASTED
-from analytics.tables.recommendations import DECISION_COLUMNS, decision, first_recommendations, who_acts
+from analytics.tables.recommendations import ACTION_WORDS, DECISION_COLUMNS, decision, first_recommendations, who_acts
 from analytics.tables.table import record
 from analytics.window import load_window_ledger, open_inputs
 from analytics.workloads.fleet_demand import fleet_demand
@@ -184,16 +184,15 @@ def test_a_fleet_is_asked_what_its_recommendations_say_and_each_gpu_once(simulat
     assert {each.to_operators for each in asked.items} == {True, False}
 
 
-VERBS = {"return": "release", "release": "reclaim", "reclaim": "reclaim", "repair": "repair", "ask": "ask"}
-
-
 def test_a_recommendation_names_the_action_that_it_states(simulated: tuple[Lake, object]) -> None:
     whole = whole_of(simulated[0].root, *WINDOWS[0])
     listed = whole.recommendations(Scope(), whole.part(Scope())).listed
     said = {(each.kind.name, each.action, str(decision(each)).split()[0]) for each in listed}
     of_gpus = [(action, verb) for kind, action, verb in said if kind in ("held_idle", "allocated_idle", "faulty")]
-    assert of_gpus == [(action, VERBS[action]) for action, _ in of_gpus]
+    assert of_gpus == [(action, action) for action, _ in of_gpus]
     assert "ask" in {action for action, _ in of_gpus}
+    actions = {kind.action for kind in PRECEDENCE}
+    assert {action: str(ACTION_WORDS[action]) for action in actions} == {action: action for action in actions}
 
 
 def test_short_pauses_are_no_recommendation(site: Recording) -> None:
@@ -295,7 +294,9 @@ def test_what_moved_is_decided_where_it_is(lake: Lake) -> None:
     assert points["a"] + points["b"] == pytest.approx(points[None])
     assert not {f"a-{place}" for place in (5, 6, 7)} & {gpu for each in found["a"].listed for gpu in each.gpus_now}
     ann = Scope(user="ann")
-    assert [each.action for each in whole.recommendations(ann, whole.part(ann)).listed if each.action == "return"] == []
+    assert [
+        each.action for each in whole.recommendations(ann, whole.part(ann)).listed if each.action == "release"
+    ] == []
 
 
 def test_where_all_fell_silent_nothing_is_released(site: Recording) -> None:

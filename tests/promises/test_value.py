@@ -75,7 +75,7 @@ def found(site: Site) -> Recommendations:
 
 def returned(found: Recommendations, pool: str) -> Recommendation:
     """What is to be given back of a pool."""
-    (one,) = (each for each in found.ranked if each.action == "return" and each.pool == pool)
+    (one,) = (each for each in found.ranked if each.action == "release" and each.pool == pool)
     return one
 
 

@@ -150,7 +150,7 @@ def test_a_name_is_text_on_the_page(odd: Report) -> None:
 
 def test_names_are_text_in_the_mail(odd: Report) -> None:
     """With a value for each recommendation: three hours say nothing of a year."""
-    sure = {"value": worth(1.0, 2.0, 3.0), "action": "release", "confidence": Confidence(())}
+    sure = {"value": worth(1.0, 2.0, 3.0), "action": "reclaim", "confidence": Confidence(())}
     listed = tuple(replace(each, **sure) for each in odd.recommendations.listed)
     whole = changed(odd, recommendations=replace(odd.recommendations, listed=listed, weeks=((0, WEEK_MS),)))
     html, _ = mail_body(whole, language("en"))

@@ -238,7 +238,7 @@ def test_each_decision_in_markdown_has_what_it_rests_on(week: Report, code: str)
 
 @pytest.mark.parametrize("number", [12, 20])
 def test_every_document_has_the_count_and_the_page_has_each_decision(week: Report, number: int) -> None:
-    sure = {"value": worth(1.0, 2.0, 3.0), "action": "return", "confidence": Confidence(())}
+    sure = {"value": worth(1.0, 2.0, 3.0), "action": "release", "confidence": Confidence(())}
     first = replace(week.recommendations.listed[0], **sure)
     listed = tuple(replace(first, recommendation_id=f"R-{each:010x}") for each in range(number))
     report = changed(week, recommendations=replace(week.recommendations, listed=listed))
