@@ -216,7 +216,7 @@ def _waits_and_unused(found: FleetAllocation) -> Chart | None:
     teams = [team for node in found.tree for team in node.children]
     halves = (
         (tr("queue wait, GPU-hours"), "mark", lambda team: team.waited.gpu_ms),
-        (tr("allocated but not used, GPU-hours"), "held", _unused_ms),
+        (tr("wasted, GPU-hours"), "held", _unused_ms),
     )
     panels = []
     for title, colour, measure in halves:

@@ -100,7 +100,10 @@ def endings_check(found: FleetAllocation) -> Table | None:
 
 
 def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
-    """Return the number of GPUs that become free within a week, or within the whole time if it is shorter, as a sentence."""
+    """Return the number of GPUs that become free within a week, or within the whole time if it is shorter, as a sentence.
+
+    It ends with the number of all rows, where later ones follow.
+    """
     days = min(WEEK_DAYS, calendar.days)
     last = calendar.today + timedelta(days)
     near = [each for each in rows if each.day <= last]
@@ -117,12 +120,20 @@ def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
     )
     endings = tr_many("{number} {ending frees|endings free}", len(near))
     gpus = tr_many("{number} {GPU|GPUs}", sum(len(each.gpus) for each in near))
-    return tr(
+    sentence = tr(
         "{endings} {gpus} by {day}: {sources}.",
         endings=endings,
         gpus=gpus,
         day=Date(last),
         sources=SentenceList(parts, ", "),
+    )
+    if len(near) == len(rows):
+        return sentence
+    return tr_many(
+        "{sentence} By {day}: {number} {GPU|GPUs}.",
+        sum(len(each.gpus) for each in rows),
+        sentence=sentence,
+        day=Date(calendar.today + timedelta(calendar.days)),
     )
 
 

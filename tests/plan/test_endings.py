@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from analytics.plan.endings import Endings, find_endings
 from analytics.plan.supply import FleetSupply, find_supply
 from analytics.scope import Scope
 from analytics.tables.names import model_if_several
+from analytics.tables.plan_endings import endings_sentence
 from fallow.clock import DAY_MS, HOUR_MS
 from fallow.schema import ALLOCATION, REQUEST
 from tests.findings.conftest import context_of
@@ -122,6 +124,11 @@ def test_a_gpu_is_in_one_ending_that_of_the_surest_source(tmp_path: Path, monkey
         ("atlas", "project_end", date(2026, 11, 25), 2, "maps"),
     ]
     assert len({gpu for each in found.rows for gpu in each.gpus}) == 3
+    job, project = found.rows
+    later = (job, replace(project, day=date(2026, 12, 2)))
+    week, all_days = "1 ending frees 1 GPU by 27 Nov 2026: 1 (time limit).", "By 4 Dec 2026: 3 GPUs."
+    assert str(endings_sentence(later, found)) == f"{week} {all_days}", "the headline covers every row"
+    assert all_days not in str(endings_sentence(found.rows, found))
 
 
 def test_faded_work_is_there_and_the_check_tells_who_came_back() -> None:
