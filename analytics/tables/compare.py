@@ -43,6 +43,7 @@ def pool_comparison(found: Comparisons) -> Table | None:
         return lambda pool: read(figures[pool][name])
 
     was, change, difference = tr("the other window"), tr("change"), attrgetter("difference")
+    waste_was = tr("{part}, {currency}", part=was, currency=found.currency)
     return Table(
         name="pools_compared",
         title=tr("Both windows by pool"),
@@ -56,7 +57,7 @@ def pool_comparison(found: Comparisons) -> Table | None:
                 "unused_share_change", change, "number", of("unused_share", _change), of("unused_share", difference)
             ),
             column("waste", tr("waste, {currency}", currency=found.currency), "money", of("waste_money", _now)),
-            column("waste_before", was, "money", of("waste_money", _before)),
+            column("waste_before", waste_was, "money", of("waste_money", _before)),
             column("waste_change", change, "number", of("waste_money", _change), of("waste_money", difference)),
             column("observed_share", tr("observed"), "share", of("observed", _now)),
             column("observed_share_before", was, "share", of("observed", _before)),
