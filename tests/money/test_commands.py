@@ -216,7 +216,7 @@ def test_a_copy_of_the_catalog_is_still_no_price_of_the_sites(place: str, fallow
     ("counters", "share", "said"),
     [
         ((), 0.0, "kWh from readings of power (no energy counter was read)"),
-        (("GPU-a",), 0.5, "kWh by the GPUs' own counters for 49.9 % of it, else from readings of power"),
+        (("GPU-a",), 0.5, "kWh by the GPUs' own counters for 50.0 % of it, else from readings of power"),
         (("GPU-a", "GPU-b"), 1.0, "kWh by the GPUs' own counters, over"),
     ],
 )
