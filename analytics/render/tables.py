@@ -122,28 +122,21 @@ def html(answer: VerbAnswer, language: Language) -> bytes:
     """Return one self-contained page without scripts."""
     # templates and images are loaded only where a page is made
     from analytics.render.html.charts import drawing
-    from analytics.render.html.marked import marked
-    from analytics.render.html.page import environment, style_hash, style_sheet
+    from analytics.render.html.page import rendered, style_hash, style_sheet
 
     style = style_sheet()
-    page = (
-        environment()
-        .get_template("tables.html")
-        .render(
-            translate=language.translate,
-            mark=lambda cell: marked(cell, language),
-            draw=lambda table: drawing(table, language),
-            language=language,
-            title=language.translate(answer.title),
-            about=answer.about,
-            warning=answer.warning,
-            tables=answer.for_people,
-            style=style,
-            style_hash=style_hash(style),
-            version=__version__,
-        )
-    )
-    return page.encode()
+    return rendered(
+        "tables.html",
+        language,
+        draw=lambda table: drawing(table, language),
+        title=language.translate(answer.title),
+        about=answer.about,
+        warning=answer.warning,
+        tables=answer.for_people,
+        style=style,
+        style_hash=style_hash(style),
+        version=__version__,
+    ).encode()
 
 
 def mail(answer: VerbAnswer, language: Language) -> str:
@@ -152,21 +145,17 @@ def mail(answer: VerbAnswer, language: Language) -> str:
     Styles are inline, because mail programs remove style sheets; the only style sheet adds the dark colours.
     """
     from analytics.render.html.marked import marked
-    from analytics.render.html.page import environment
+    from analytics.render.html.page import rendered
 
-    return (
-        environment()
-        .get_template("mail_tables.html")
-        .render(
-            mark=lambda cell: marked(cell, language),
-            labelled=lambda label, value: marked(tr("{label}: {value}", label=label, value=value), language),
-            ended=lambda label: marked(tr("{label}:", label=label), language),
-            language=language,
-            title=language.translate(answer.title),
-            about=answer.about,
-            warning=answer.warning,
-            tables=answer.for_people,
-        )
+    return rendered(
+        "mail_tables.html",
+        language,
+        labelled=lambda label, value: marked(tr("{label}: {value}", label=label, value=value), language),
+        ended=lambda label: marked(tr("{label}:", label=label), language),
+        title=language.translate(answer.title),
+        about=answer.about,
+        warning=answer.warning,
+        tables=answer.for_people,
     )
 
 

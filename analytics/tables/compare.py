@@ -77,11 +77,11 @@ def _headline(found: Comparisons) -> str:
     """Return the change of the waste and its share, or why there is none."""
     both = found.whole
     if not both.is_comparable:
-        shares = (Share(side.seen.share) for side in (both.now, both.before))
         return tr(
             "No difference is shown: both windows need {least} observed. This window has {now}, the other {before}.",
             least=Share(WHOLE_FROM, 0),
-            **dict(zip(("now", "before"), shares, strict=True)),
+            now=Share(both.now.seen.share),
+            before=Share(both.before.seen.share),
         )
     rows = both.figures
     share, waste = rows["unused_share"], rows["waste_money"]

@@ -63,18 +63,11 @@ class Subject:
 def where_it_went(spans: pl.DataFrame) -> str:
     """Return how the time of the given ledger rows was used, and its observed share."""
     totals = totals_of(spans)
-    spent = {state: GpuHours(milliseconds) for state, milliseconds in totals.state_ms.items()}
     sentence = tr(
         "{unused} of {observed} observed GPU-hours were not used: {free} unallocated, {reserved} allocated but unused, {held} held idle, {stalled} stalled; {active} were busy, {low} at low use, {unavailable} down. {coverage} of the time was observed.",
         unused=GpuHours(totals.unused_ms),
         observed=GpuHours(totals.observed_ms),
-        free=spent["free"],
-        reserved=spent["reserved"],
-        held=spent["held"],
-        stalled=spent["stalled"],
-        active=spent["active"],
-        low=spent["low"],
-        unavailable=spent["unavailable"],
+        **{state: GpuHours(spent_ms) for state, spent_ms in totals.state_ms.items()},
         coverage=Share(totals.coverage),
     )
     if not is_sampled(totals):

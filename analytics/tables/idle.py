@@ -83,10 +83,10 @@ def _headline(ledger: LedgerFigures) -> str:
     totals, idle = ledger.summary.totals, ledger.summary.idle
     held, observed_ms = ledger.sensitivity, totals.observed_ms
     if not totals.state_ms["held"]:
-        shares = (Share(ratio(idle.idle_interval_ms[name], observed_ms)) for name in ("30m", "120m"))
         return tr(
             "No GPU was held idle. Utilization was 0 % for {half} of the observed time in intervals of at least 30 min, and for {two} in intervals of at least 120 min.",
-            **dict(zip(("half", "two"), shares, strict=True)),
+            half=Share(ratio(idle.idle_interval_ms["30m"], observed_ms)),
+            two=Share(ratio(idle.idle_interval_ms["120m"], observed_ms)),
         )
     return tr(
         "GPUs were held idle for {half} GPU-hours in intervals of at least 30 min, and for {two} in intervals of at least 120 min.",

@@ -93,19 +93,13 @@ def carbon_sentence(found: Carbon) -> str:
     drawn = Number(total.kwh * found.grid.pue, 1)
     if total.co2_kg is None:
         return tr("The site drew {kwh} kWh for these GPUs. The grid's intensity is unknown in every hour.", kwh=drawn)
-    if not parts[FREE].energy.total_ms:
-        return tr(
-            "The site drew {kwh} kWh for these GPUs, which caused {co2} kg of CO2: {held} kg while they were held idle or allocated but unused.",
-            kwh=drawn,
-            co2=Number(total.co2_kg, 1),
-            held=Number(parts[HELD].co2_kg, 1),
-        )
-    parked = parts[HELD] + parts[FREE]
     return tr(
-        "The site drew {kwh} kWh for these GPUs, which caused {co2} kg of CO2. Idle GPUs caused {parked} kg: {held} held idle or allocated but unused, {free} unallocated.",
+        "The site drew {kwh} kWh for these GPUs, which caused {co2} kg of CO2. Idle GPUs caused {parked} kg: {held} held idle or allocated but unused, {free} unallocated."
+        if parts[FREE].energy.total_ms
+        else "The site drew {kwh} kWh for these GPUs, which caused {co2} kg of CO2: {held} kg while they were held idle or allocated but unused.",
         kwh=drawn,
         co2=Number(total.co2_kg, 1),
-        parked=Number(parked.co2_kg, 1),
+        parked=Number((parts[HELD] + parts[FREE]).co2_kg, 1),
         held=Number(parts[HELD].co2_kg, 1),
         free=Number(parts[FREE].co2_kg, 1),
     )

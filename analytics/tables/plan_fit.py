@@ -348,22 +348,15 @@ def _cheapest(options: Sequence[FittedOption], currency: str | None, nothing: st
     if not options:
         return nothing
     first = options[0].option
-    words, need = option_words(first), Bytes(first.need.total)
-    if first.is_tight:
-        return tr(
-            "No card fits the model with certainty. {card} may fit it ({need} on each card).", card=words, need=need
-        )
-    if first.hourly is None:
-        return tr(
-            "{card} fits the model ({need} on each card). No price is known for any card that fits.",
-            card=words,
-            need=need,
-        )
     return tr(
-        "The cheapest card that fits the model is {card}, at {price} an hour ({need} on each card). Kind of price: {kind}.",
-        card=words,
+        "No card fits the model with certainty. {card} may fit it ({need} on each card)."
+        if first.is_tight
+        else "{card} fits the model ({need} on each card). No price is known for any card that fits."
+        if first.hourly is None
+        else "The cheapest card that fits the model is {card}, at {price} an hour ({need} on each card). Kind of price: {kind}.",
+        card=option_words(first),
         price=Amount(first.hourly, currency),
-        need=need,
+        need=Bytes(first.need.total),
         kind=_PRICE_KINDS[first.basis or "site"],
     )
 

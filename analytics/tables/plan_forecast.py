@@ -51,21 +51,14 @@ def forecast_sentence(found: Sequence[PoolDemand]) -> str:
             day=Date(soonest),
         )
     first = next((pool for pool in known if pool.verdict.kind == "order"), known[0])
-    name, verdict = place_name(first.pool), verdict_words(first)
     if first.outlook.full is None or first.outlook.full.likely is None:
         return _not_full_sentence(known)
-    if first.verdict.kind != "order":
-        return tr(
-            "{pool}: {verdict}. Demand reaches all {gpus} GPUs on {day}.",
-            pool=name,
-            verdict=verdict,
-            gpus=_gpus(first.capacity),
-            day=Date(first.outlook.full.likely),
-        )
     return tr(
-        "{pool}: {verdict}. Demand reaches all {gpus} GPUs on {day}, even after users release what findings say may go. The time from order to use is {lead}.",
-        pool=name,
-        verdict=verdict,
+        "{pool}: {verdict}. Demand reaches all {gpus} GPUs on {day}, even after users release what findings say may go. The time from order to use is {lead}."
+        if first.verdict.kind == "order"
+        else "{pool}: {verdict}. Demand reaches all {gpus} GPUs on {day}.",
+        pool=place_name(first.pool),
+        verdict=verdict_words(first),
         gpus=_gpus(first.capacity),
         day=Date(first.outlook.full.likely),
         lead=tr_many("{number} {day|days}", first.outlook.lead_days),
@@ -116,14 +109,10 @@ def _method(pool: PoolDemand) -> str:
 
 def _chosen(test: ForecastTest) -> str:
     errors = {method: Number(error, 1) for method, error in test.errors.items()}
-    if test.method == "ets":
-        return tr(
-            "exponential smoothing, with a mean error of {model} GPUs. The mean error of the last week repeated is {naive}.",
-            model=errors["ets"],
-            naive=errors["seasonal_naive"],
-        )
     return tr(
-        "the last week repeated (seasonal naive), with a mean error of {naive} GPUs. Exponential smoothing was not better ({model}).",
+        "exponential smoothing, with a mean error of {model} GPUs. The mean error of the last week repeated is {naive}."
+        if test.method == "ets"
+        else "the last week repeated (seasonal naive), with a mean error of {naive} GPUs. Exponential smoothing was not better ({model}).",
         model=errors["ets"],
         naive=errors["seasonal_naive"],
     )

@@ -222,14 +222,13 @@ def _queue_sentence(found: OldCards) -> str:
     names = joined_by_and([offer.card.name for offer in found.offers])
     if not found.queue:
         return tr("No known workload on newer cards could have run on {cards}.", cards=names)
-    hours = GpuHours(found.gpu_ms)
-    if found.idle_ms is None:
-        return tr("{hours} GPU-hours of work on newer cards could have run on {cards}.", hours=hours, cards=names)
     return tr(
-        "{hours} GPU-hours of work on newer cards could have run on {cards}, which were unused for {idle} GPU-hours.",
-        hours=hours,
+        "{hours} GPU-hours of work on newer cards could have run on {cards}."
+        if found.idle_ms is None
+        else "{hours} GPU-hours of work on newer cards could have run on {cards}, which were unused for {idle} GPU-hours.",
+        hours=GpuHours(found.gpu_ms),
         cards=names,
-        idle=GpuHours(found.idle_ms),
+        idle=GpuHours(found.idle_ms or 0.0),
     )
 
 

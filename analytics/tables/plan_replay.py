@@ -560,18 +560,16 @@ def _gain_sentence(groups: Sequence[ComparedWaits]) -> str:
     first, last = groups[0], groups[-1]
     if first.saved_ms <= 0 and last.saved_ms >= 0:
         return tr("Queue waits do not change.")
-    name, hours = _name(first.name), GpuHours(first.saved_ms)
-    other, more = _name(last.name), GpuHours(-last.saved_ms)
-    if last.saved_ms >= 0:
-        return tr("{name} gains most, {hours} GPU-hours of queue time; no group loses.", name=name, hours=hours)
-    if first.saved_ms <= 0:
-        return tr("{other} loses most, {more} GPU-hours of queue time; no group gains.", other=other, more=more)
     return tr(
-        "{name} gains most, {hours} GPU-hours of queue time; {other} loses most, {more}.",
-        name=name,
-        hours=hours,
-        other=other,
-        more=more,
+        "{name} gains most, {hours} GPU-hours of queue time; no group loses."
+        if last.saved_ms >= 0
+        else "{other} loses most, {more} GPU-hours of queue time; no group gains."
+        if first.saved_ms <= 0
+        else "{name} gains most, {hours} GPU-hours of queue time; {other} loses most, {more}.",
+        name=_name(first.name),
+        hours=GpuHours(first.saved_ms),
+        other=_name(last.name),
+        more=GpuHours(-last.saved_ms),
     )
 
 

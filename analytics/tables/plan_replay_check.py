@@ -88,13 +88,10 @@ def replay_check(check: ReplayCheck) -> Table:
 
 
 def _headline(check: CheckedPool) -> str:
-    if check.waits.error is None:
-        return tr(
-            "The replay of today is off by {use} in allocated GPU time; its queue waits cannot be checked.",
-            use=Share(check.use.error),
-        )
     return tr(
-        "The replay of today is off by {waits} in queue waits, and by {use} in allocated GPU time.",
+        "The replay of today is off by {use} in allocated GPU time; its queue waits cannot be checked."
+        if check.waits.error is None
+        else "The replay of today is off by {waits} in queue waits, and by {use} in allocated GPU time.",
         waits=Share(check.waits.error),
         use=Share(check.use.error),
     )
@@ -150,14 +147,11 @@ def waits_gap(waits: CheckedWaits) -> str:
             seen.jobs,
             least=JOBS_MIN,
         )
-    if waits.error == waits.error_of(then.p95_ms, seen.p95_ms):
-        return tr(
-            "19 of 20 jobs started within {seen}, but in the replay without a change within {then}",
-            then=words(then.p95_ms),
-            seen=words(seen.p95_ms),
-        )
+    is_p95 = waits.error == waits.error_of(then.p95_ms, seen.p95_ms)
     return tr(
-        "half of the jobs started within {seen}, but in the replay without a change within {then}",
-        then=words(then.p50_ms),
-        seen=words(seen.p50_ms),
+        "19 of 20 jobs started within {seen}, but in the replay without a change within {then}"
+        if is_p95
+        else "half of the jobs started within {seen}, but in the replay without a change within {then}",
+        then=words(then.p95_ms if is_p95 else then.p50_ms),
+        seen=words(seen.p95_ms if is_p95 else seen.p50_ms),
     )

@@ -218,10 +218,9 @@ def queue_curve(found: Sweep, scenario: ScenarioPoint | None = None) -> Chart | 
         if point is not None and point[0] in sizes and point[1].p95_ms is not None:
             place, wait = float(sizes.index(point[0])), point[1].p95_ms / unit_ms
             marks.append(Dots(name, colour, shape, (place,), (wait,)))
-    title = (
-        tr("Queue wait in {pool}, in hours", pool=place_name(found.pool))
-        if is_long
-        else tr("Queue wait in {pool}, in minutes", pool=place_name(found.pool))
+    title = tr(
+        "Queue wait in {pool}, in hours" if is_long else "Queue wait in {pool}, in minutes",
+        pool=place_name(found.pool),
     )
     places = tuple(ChartPlace(Number(size)) for size in sizes)
     panel = Panel(title, tuple(marks), places, unit="h" if is_long else "min")

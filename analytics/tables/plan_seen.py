@@ -115,21 +115,16 @@ def job_words(work: SeenWork) -> str:
 
 
 def _seen_sentence(workloads: Sequence[SeenWork], asked: str) -> str:
-    if not workloads:
-        return tr(
-            "No workload of {asked} ran for an hour or more on whole cards in this window.",
-            asked=plain(asked, NAME_MOST),
-        )
     known = [need.total for each in workloads if (need := each.need) is not None]
+    name = plain(asked, NAME_MOST)
+    if not workloads:
+        return tr("No workload of {asked} ran for an hour or more on whole cards in this window.", asked=name)
     if not known:
-        return tr(
-            "{asked} reserved its memory in advance or was not measured, so its need is unknown.",
-            asked=plain(asked, NAME_MOST),
-        )
+        return tr("{asked} reserved its memory in advance or was not measured, so its need is unknown.", asked=name)
     return tr_many(
         "{{asked}|Of {number} workloads of {asked}, the largest} needed {peak} on a card.",
         len(workloads),
-        asked=plain(asked, NAME_MOST),
+        asked=name,
         peak=Bytes(max(known)),
     )
 

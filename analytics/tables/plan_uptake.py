@@ -73,15 +73,10 @@ def _headline(found: Sequence[Arrival], currency: str) -> str:
     unused = sum(each.unused for each in found)
     days = Number(sum(each.idle_days for each in found), 1)
     costs = [each.idle_cost for each in found if each.idle_cost is not None]
-    if len(costs) < len(found):
-        return tr(
-            "{cards}; {unused} of them are not used yet. Before their first use they were idle for {days} card-days.",
-            cards=cards,
-            unused=unused,
-            days=days,
-        )
     return tr(
-        "{cards}; {unused} of them are not used yet. Before their first use they were idle for {days} card-days, which cost {cost}.",
+        "{cards}; {unused} of them are not used yet. Before their first use they were idle for {days} card-days."
+        if len(costs) < len(found)
+        else "{cards}; {unused} of them are not used yet. Before their first use they were idle for {days} card-days, which cost {cost}.",
         cards=cards,
         unused=unused,
         days=days,

@@ -257,10 +257,10 @@ def _wasted(spent: Waste, rest_cents: int) -> str:
             hours=hours,
             rest=rest,
         )
-    if spent.cents == rest_cents:
-        return tr("{amount} was wasted ({hours} GPU-hours); no recommendation acts on it.", amount=amount, hours=hours)
     return tr(
-        "{amount} was wasted ({hours} GPU-hours); recommendations act on all but {rest}.",
+        "{amount} was wasted ({hours} GPU-hours); no recommendation acts on it."
+        if spent.cents == rest_cents
+        else "{amount} was wasted ({hours} GPU-hours); recommendations act on all but {rest}.",
         amount=amount,
         hours=hours,
         rest=rest,
@@ -268,15 +268,12 @@ def _wasted(spent: Waste, rest_cents: int) -> str:
 
 
 def _unconfirmed(spent: Waste) -> Iterator[str]:
-    if spent.open_ms and spent.open_cents is not None:
+    if spent.open_ms:
         yield tr(
-            "{amount} of this waste ({hours} GPU-hours) is not confirmed: only point samples show this time as idle.",
+            "{hours} GPU-hours of this waste are not confirmed: only point samples show this time as idle."
+            if spent.open_cents is None
+            else "{amount} of this waste ({hours} GPU-hours) is not confirmed: only point samples show this time as idle.",
             amount=Amount(from_cents(spent.open_cents), spent.currency),
-            hours=GpuHours(spent.open_ms),
-        )
-    elif spent.open_ms:
-        yield tr(
-            "{hours} GPU-hours of this waste are not confirmed: only point samples show this time as idle.",
             hours=GpuHours(spent.open_ms),
         )
 

@@ -93,11 +93,12 @@ def _headline(ledger: LedgerFigures, total_ms: float) -> str:
         return tr("There was no GPU time in this window.")
     busy: Share | str = Share(ratio(steps[_BUSY].gpu_ms, total_ms))
     totals = ledger.summary.totals
-    if totals.leaves_open or totals.leaves_doubt:
-        bounds = (Share(ratio(each, total_ms)) for each in (totals.active_bound.low_ms, totals.active_bound.high_ms))
-        busy = tr("{low} to {high}", **dict(zip(("low", "high"), bounds, strict=True)))
+    is_open = totals.leaves_open or totals.leaves_doubt
+    if is_open:
+        low, high = totals.active_bound.low_ms, totals.active_bound.high_ms
+        busy = tr("{low} to {high}", low=Share(ratio(low, total_ms)), high=Share(ratio(high, total_ms)))
     worst = max((_confirmed(ledger, steps[state]) for state in UNUSED), key=lambda step: (step.cents or 0, step.gpu_ms))
-    if not worst.gpu_ms and (totals.leaves_open or totals.leaves_doubt):
+    if not worst.gpu_ms and is_open:
         return tr("{share} of the paid GPU time was busy; no waste is confirmed.", share=busy)
     if not worst.gpu_ms:
         return tr("{share} of the paid GPU time was busy; no idle time was observed.", share=busy)

@@ -84,22 +84,14 @@ def _headline(history: WeekHistory) -> str:
             "There is no trend yet: no complete week was observed for {least} of its time.", least=Share(WHOLE_FROM, 0)
         )
     newest = weeks[at]
-    against = [_against(weeks, at, before) for before in _SPANS]
-    label, sentence = newest.week.label, SentenceList(against, "; ")
-    amount = newest.waste
-    if amount is None:
-        return tr(
-            "{share} of the observed time was not used in {week}: {against}.",
-            share=Share(newest.unused_share),
-            week=label,
-            against=sentence,
-        )
     return tr(
-        "Waste cost {amount} in {week}, and {share} of the observed time was not used: {against}.",
-        amount=Amount(amount, history.currency),
-        week=label,
+        "{share} of the observed time was not used in {week}: {against}."
+        if newest.waste is None
+        else "Waste cost {amount} in {week}, and {share} of the observed time was not used: {against}.",
+        amount=Amount(newest.waste, history.currency),
+        week=newest.week.label,
         share=Share(newest.unused_share),
-        against=sentence,
+        against=SentenceList([_against(weeks, at, before) for before in _SPANS], "; "),
     )
 
 

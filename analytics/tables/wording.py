@@ -105,21 +105,15 @@ def _unused(summary: Summary) -> str:
             active=busy_share(summary),
             **{state: state_share(summary, state) for state in UNUSED},
         )
-    if (spent.sampled or 0.0) >= OPEN_FROM:
-        return tr(
-            "{wasted} of {observed} GPU-hours were not used ({sampled} sampled every {span}): {free} unallocated, {reserved} allocated but unused, {held} held idle, {stalled} stalled; {active} were busy.",
-            wasted=GpuHours(spent.unused_ms),
-            observed=GpuHours(spent.observed_ms),
-            active=busy_share(summary),
-            sampled=Share(spent.sampled),
-            span=every(summary),
-            **{state: Share(spent.share(state)) for state in UNUSED},
-        )
     return tr(
-        "{wasted} of {observed} observed GPU-hours were not used: {free} unallocated, {reserved} allocated but unused, {held} held idle, {stalled} stalled; {active} were busy.",
+        "{wasted} of {observed} GPU-hours were not used ({sampled} sampled every {span}): {free} unallocated, {reserved} allocated but unused, {held} held idle, {stalled} stalled; {active} were busy."
+        if (spent.sampled or 0.0) >= OPEN_FROM
+        else "{wasted} of {observed} observed GPU-hours were not used: {free} unallocated, {reserved} allocated but unused, {held} held idle, {stalled} stalled; {active} were busy.",
         wasted=GpuHours(spent.unused_ms),
         observed=GpuHours(spent.observed_ms),
         active=busy_share(summary),
+        sampled=Share(spent.sampled),
+        span=every(summary),
         **{state: Share(spent.share(state)) for state in UNUSED},
     )
 

@@ -11,8 +11,7 @@ from datetime import date
 from analytics.decide.actions import Action
 from analytics.decide.answers import DONE, KEEP, LONGEST_REASON, Answer
 from analytics.language.sentences import Day, Language, Moment, Sentence, SentenceList, plain, tr
-from analytics.render.html.marked import marked
-from analytics.render.html.page import environment
+from analytics.render.html.page import rendered
 from analytics.workloads.model import gpus_on_hosts
 from analytics.workloads.waste import RELEASE
 
@@ -92,21 +91,16 @@ def _page(
 ) -> str:
     rest = answer.gpu_count - len(answer.gpus)
     more = [tr("and {number} more", number=rest)] if rest > 0 else []
-    return (
-        environment()
-        .get_template("answer.html")
-        .render(
-            language=language,
-            translate=language.translate,
-            mark=lambda cell: marked(cell, language),
-            title=title,
-            simulated=answer.simulated,
-            about=gpus_on_hosts(answer.gpu_count, answer.host),
-            gpus=SentenceList([*map(plain, answer.gpus), *more], ", "),
-            lines=lines,
-            wrong=wrong,
-            button=button,
-            days=days,
-            longest=LONGEST_REASON,
-        )
+    return rendered(
+        "answer.html",
+        language,
+        title=title,
+        simulated=answer.simulated,
+        about=gpus_on_hosts(answer.gpu_count, answer.host),
+        gpus=SentenceList([*map(plain, answer.gpus), *more], ", "),
+        lines=lines,
+        wrong=wrong,
+        button=button,
+        days=days,
+        longest=LONGEST_REASON,
     )

@@ -84,13 +84,10 @@ def _lowered(codes: NDArray[np.uint8], most: int = MOST_ROWS) -> tuple[NDArray[n
 
 
 def _note(timeline: FleetTimeline, gpus_a_row: int) -> str:
-    if gpus_a_row == 1:
-        return tr(
-            "One row per GPU, the most wasted first. A point shows the main state in {span}.",
-            span=Span(timeline.bin_ms),
-        )
     return tr(
-        "One row per {gpus} GPUs, the most wasted first. A point shows their main state in {span}.",
+        "One row per GPU, the most wasted first. A point shows the main state in {span}."
+        if gpus_a_row == 1
+        else "One row per {gpus} GPUs, the most wasted first. A point shows their main state in {span}.",
         gpus=gpus_a_row,
         span=Span(timeline.bin_ms),
     )

@@ -14,7 +14,7 @@ from analytics.glossary import state_label
 from analytics.language.sentences import Language, SentenceList, from_cents, tr, tr_many
 from analytics.ledger.summary import ratio
 from analytics.render.html.marked import marked
-from analytics.render.html.page import environment, head
+from analytics.render.html.page import head, rendered
 from analytics.report.report import Report
 from analytics.tables.days import bins_of
 from analytics.tables.palette import HATCHED, LIGHT, ORDER
@@ -35,16 +35,14 @@ def mail_body(report: Report, language: Language) -> tuple[str, bytes | None]:
 
     The body shows the PNG as `cid:` IMAGE_ID.
     """
-    body = (
-        environment()
-        .get_template("mail.html")
-        .render(
-            **head(report, language),
-            labelled=lambda label, value: marked(
-                tr("{label}: {value}", label=tr(label), value=tr("{value}", value=value)), language
-            ),
-            **({} if report.ledger.is_empty else _content(report, language)),
-        )
+    body = rendered(
+        "mail.html",
+        language,
+        **head(report, language),
+        labelled=lambda label, value: marked(
+            tr("{label}: {value}", label=tr(label), value=tr("{value}", value=value)), language
+        ),
+        **({} if report.ledger.is_empty else _content(report, language)),
     )
     return body, None if report.ledger.is_empty else states_image(report)
 
@@ -52,7 +50,10 @@ def mail_body(report: Report, language: Language) -> tuple[str, bytes | None]:
 def _content(report: Report, language: Language) -> dict[str, object]:
     return {
         "unfinished": SentenceList(unfinished(report.weeks), " "),
-        "heads": _heads(report, language),
+        "heads": [
+            *map(language.translate, ("state", "GPU-hours", "of observed")),
+            language.translate(tr("cost, {currency}", currency=report.money.currency)),
+        ],
         "states": list(_states(report, language)),
         "decisions": first_decisions(report.recommendations, DECISIONS),
         "others": _others(report),
@@ -109,11 +110,6 @@ def _box(draw: ImageDraw.ImageDraw, corners: tuple[float, float, float, float], 
             draw.line((x, top, x, bottom - 1), fill="#ffffff", width=2)
 
 
-def _heads(report: Report, language: Language) -> list[str]:
-    heads = ("state", "GPU-hours", "of observed", tr("cost, {currency}", currency=report.money.currency))
-    return [language.translate(each) for each in heads]
-
-
 def _states(report: Report, language: Language) -> Iterator[tuple[str, str, str, str, str]]:
     """Return colour, name, GPU-hours, share and cost of each state, then the sum."""
     totals, account = report.ledger.summary.totals, report.money.accounts.total
@@ -121,14 +117,8 @@ def _states(report: Report, language: Language) -> Iterator[tuple[str, str, str,
     for state in ORDER:
         spent = account.state_cents[state] if priced else None
         share = "" if state == "unknown" else language.percent(totals.share(state))
-        hours = language.hours(totals.state_ms[state])
-        yield (
-            LIGHT.state[state],
-            language.translate(state_label(state)),
-            hours,
-            share,
-            language.number(from_cents(spent), 2),
-        )
+        label, hours = language.translate(state_label(state)), language.hours(totals.state_ms[state])
+        yield LIGHT.state[state], label, hours, share, language.number(from_cents(spent), 2)
     paid = language.number(from_cents(account.paid_cents), 2)
     yield "", language.translate("paid"), language.hours(totals.total_ms), "", paid
 

@@ -29,31 +29,26 @@ def page(report: Report, language: Language) -> str:
     """Return the page. The same report gives the same bytes. Without data in the window it has only its head."""
     style = style_sheet()
     made = () if report.ledger.is_empty else tuple(chapters(report))
-    return (
-        environment()
-        .get_template("page.html")
-        .render(
-            **head(report, language),
-            style=style,
-            style_hash=style_hash(style),
-            chapters=made,
-            draw=lambda section: drawing(section, language),
-            states=STATES,
-            left_off_paper=tr(
-                "The HTML page has more chapters than paper: {chapters}.",
-                chapters=SentenceList([each.title for each, _ in made if not each.on_paper], ", "),
-            ),
-        )
+    return rendered(
+        "page.html",
+        language,
+        **head(report, language),
+        style=style,
+        style_hash=style_hash(style),
+        chapters=made,
+        draw=lambda section: drawing(section, language),
+        states=STATES,
+        left_off_paper=tr(
+            "The HTML page has more chapters than paper: {chapters}.",
+            chapters=SentenceList([each.title for each, _ in made if not each.on_paper], ", "),
+        ),
     )
 
 
 def head(report: Report, language: Language) -> dict[str, Any]:
-    """Return the common head of page and mail body, and the functions of their templates."""
+    """Return the common head of page and mail body."""
     heading, ledger = report.heading, report.ledger
     return {
-        "translate": language.translate,
-        "mark": lambda cell: marked(cell, language),
-        "language": language,
         "is_empty": ledger.is_empty,
         "lake": heading.lake,
         "version": heading.version,
@@ -75,7 +70,7 @@ def style_sheet() -> str:
         rules += f".legend .{state}::before{{background:{hatching}var(--s-{state})}}"
         if hatching:  # the library that writes PDF draws no box for a gradient over a colour
             rules += f"@media print{{.legend .{state}::before{{background:var(--s-{state})}}}}"
-    return minified(with_palette(rules))
+    return "".join(line.strip() for line in with_palette(rules).splitlines())
 
 
 _NEVER = {**dict.fromkeys([*range(32), *range(127, 160), 0x200E, 0x200F, *range(0x202A, 0x202F), 0x2066, 0x2067], "?")}
@@ -105,9 +100,11 @@ def environment() -> Environment:
     return templates
 
 
-def minified(css: str) -> str:
-    """Return the style sheet without indents and line ends."""
-    return "".join(line.strip() for line in css.splitlines())
+def rendered(template: str, language: Language, **values: Any) -> str:
+    """Return the page of a template, whose cells and sentences are in this language."""
+    page = environment().get_template(template)
+    writers = {"translate": language.translate, "mark": lambda cell: marked(cell, language)}
+    return page.render(language=language, **writers, **values)
 
 
 def style_hash(style: str) -> str:
