@@ -70,7 +70,7 @@ def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
     if compared is None:
         outcome = scenario_outcome(base, policy)
         yield from replay_tables(base, outcome, money)
-        yield outcome_figures(outcome, money)
+        yield outcome_figures(outcome)
     else:
         found = sweep(base, policy, *_compared_numbers(compared, base))
         yield replay_sweep(found, money.currency)

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from operator import methodcaller
 
 from analytics.glossary import state_label, term
-from analytics.language.sentences import Amount, GpuHours, Number, from_cents, plain, tr
+from analytics.language.sentences import Amount, GpuHours, Number, from_cents, tr
 from analytics.ledger.card_use import CardUse
 from analytics.money.accounts import Account
 from analytics.money.carbon import CarbonSum
 from analytics.money.window_money import Money
 from analytics.states import IN_USE, UNUSED, USED_FIRST
-from analytics.tables.basis import basis_fact, marked
+from analytics.tables.basis import basis_fact, marked, state_hours
 from analytics.tables.card_use import CARD_USE_COLUMNS, card_use_note, card_use_terms, measured_columns
-from analytics.tables.names import NAME_MOST, account_name, more_with_hours
-from analytics.tables.people import RANK, RANK_FACTS, efficiency, low_note, rank_place
+from analytics.tables.names import more_with_hours
+from analytics.tables.people import RANK, RANK_FACTS, efficiency, label_or_name, low_note, rank_place
 from analytics.tables.point_samples import unconfirmed_note
 from analytics.tables.table import Cell, Column, Kind, Table, column, column_of, fact, for_programs
 from fallow.clock import HOUR_MS
@@ -103,20 +103,11 @@ COST_PARTS = tuple(map(_part, ("used", *(state for state in USED_FIRST if state 
 """Columns that add up to `paid`. `used` is busy and low-use time."""
 
 
-def _state(state: str) -> Column:
-    figure = column(f"{state}_gpu_hours", state_label(state), "gpu_hours", f"state_ms.{state}")
-    return marked(figure, methodcaller("unconfirmed", state)) if state in UNUSED else figure
-
-
-def _name(row: Account) -> str:
-    return account_name(row.label) if row.name is None else plain(row.name, NAME_MOST)
-
-
 _TIME = (
     fact("label", "words", about="What stands for the name.", nullable=False),
     fact("gpus", "count"),
     column("gpu_hours", tr("GPU-hours"), "gpu_hours", "total_ms"),
-    *map(_state, STATES),
+    *map(state_hours, STATES),
     fact(
         "unconfirmed_gpu_hours",
         "gpu_hours",
@@ -190,7 +181,7 @@ def whole_account(money: Money) -> PricedAccount:
 
 
 ACCOUNT_COLUMNS = (
-    column("name", "", "name", lambda row: _name(row.account), "account.name"),
+    column("name", "", "name", lambda row: label_or_name(row.account), "account.name"),
     *(column_of("account", each) for each in _TIME),
     fact("currency", "words", "money.currency", about="ISO 4217.", nullable=False),
     *(column_of("account", each, f"{each.key}_cost") for each in COST_PARTS),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter, methodcaller
 from typing import Any
 
+from analytics.glossary import state_label
 from analytics.language.sentences import Amount, Number, Quantity, Sentence, tr
 from analytics.ledger.sampled import Basis
-from analytics.tables.table import Cell, Column, fact
+from analytics.states import UNUSED
+from analytics.tables.table import Cell, Column, column, fact
 
 
 def at_most(unconfirmed: float, cell: Quantity) -> Sentence | Quantity:
@@ -23,10 +26,11 @@ def cost_words(unconfirmed: float, amount: Amount) -> Sentence:
     return tr("up to {cost}, not confirmed", cost=amount) if is_sampled else tr("{cost}", cost=amount)
 
 
-def marked(figure: Column, unconfirmed: Callable[[Any], float]) -> Column:
+def marked(figure: Column, unconfirmed: Callable[[Any], float] = attrgetter("unconfirmed")) -> Column:
     """Return a column of idle time or its cost whose cells carry the mark.
 
-    Programs get the same figures without the mark.
+    `unconfirmed` returns the unconfirmed share of a row, by default its attribute. Programs get the same figures
+    without the mark.
     """
 
     def cell(row: object) -> Cell:
@@ -34,6 +38,12 @@ def marked(figure: Column, unconfirmed: Callable[[Any], float]) -> Column:
         return at_most(unconfirmed(row), found) if isinstance(found, Quantity) else found
 
     return replace(figure, read=cell, machine=figure.value)
+
+
+def state_hours(state: str) -> Column:
+    """Return the column of the GPU time in a state, of rows with `state_ms` and `unconfirmed`. Idle states carry the mark."""
+    figure = column(f"{state}_gpu_hours", state_label(state), "gpu_hours", f"state_ms.{state}")
+    return marked(figure, methodcaller("unconfirmed", state)) if state in UNUSED else figure
 
 
 def basis_fact(key: str, read: str | Callable[[Any], Basis | None]) -> Column:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import polars as pl
@@ -14,7 +13,7 @@ from analytics.language.sentences import Bytes, GpuHours, Number, Share, plain, 
 from analytics.report.report import Report
 from analytics.tables.chart import Chart, Dots, Level, Panel, Shape
 from analytics.tables.moves import target_card
-from analytics.tables.table import Table, column, fact
+from analytics.tables.table import Column, Table, column, column_of, fact
 from analytics.workloads.cards import shelf
 from analytics.workloads.model import Context
 from analytics.workloads.workloads import RESERVED, SMALLER, SPLIT, findings_about
@@ -80,15 +79,10 @@ def workload_table(found: pl.DataFrame) -> Table:
             fact("gpus", "gpu", json_type="array"),
             column("gpu_count", tr("GPUs"), "count", lambda row: len(row["gpus"]), audience="people"),
             column("gpu_hours", tr("GPU-hours"), "gpu_hours", "gpu_ms"),
-            column("peak_bytes", tr("peak memory"), "number", _peak, json_type="integer"),
+            column_of("peak_bytes", column("peak_bytes", tr("peak memory"), "number", Bytes, json_type="integer")),
             fact("card_bytes", "number", json_type="integer"),
-            *(
-                column(f"{part}_p95_pct", title, "share", partial(_share, part=f"{part}_pct"), f"{part}_pct")
-                for part, title in (
-                    ("util", tr("utilization, 95th percentile")),
-                    ("sm", tr("SM activity, 95th percentile")),
-                )
-            ),
+            _percentile("util", tr("utilization, 95th percentile")),
+            _percentile("sm", tr("SM activity, 95th percentile")),
             column("coverage", tr("coverage"), "share"),
             column("kind", tr("verdict"), "words", lambda row: _WORDS[row["kind"]], "kind"),
             column(
@@ -198,12 +192,9 @@ def _details(row: dict[str, Any]) -> tuple[str, ...]:
     return (*_names(row, 60), tr("{hours} GPU-hours", hours=GpuHours(row["gpu_ms"])), *instead)
 
 
-def _peak(row: dict[str, Any]) -> Bytes | None:
-    return None if row["peak_bytes"] is None else Bytes(row["peak_bytes"])
-
-
-def _share(row: dict[str, Any], part: str) -> Share | None:
-    return None if row[part] is None else Share(row[part] / 100, 0)
+def _percentile(part: str, title: str) -> Column:
+    figure = column(f"{part}_p95_pct", title, "share", lambda percent: Share(percent / 100, 0), "")
+    return column_of(f"{part}_pct", figure)
 
 
 def _names(row: dict[str, Any], most: int) -> tuple[str, str, str]:

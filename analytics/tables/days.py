@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from datetime import date
 
 from analytics.decide.annotations import Annotation
-from analytics.glossary import state_label
 from analytics.language.sentences import Date, Moment, Quantity, Share, ShortDay, ShortHour, tr
 from analytics.ledger.summary import Totals, ratio
 from analytics.report.parts import Breakdown
-from analytics.states import UNUSED
 from analytics.tables.annotations import annotation_lines
-from analytics.tables.basis import marked
+from analytics.tables.basis import state_hours
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel, stacked
 from analytics.tables.palette import ORDER
 from analytics.tables.point_samples import sampled_note
-from analytics.tables.table import Column, Table, column, drawn
+from analytics.tables.table import Table, column, column_of, drawn
 from analytics.workloads.confidence import COVERAGE_MIN
 from fallow.clock import HOUR_MS, from_ms
 
@@ -48,7 +46,7 @@ def days(breakdown: Breakdown, annotations: Sequence[Annotation] = ()) -> Table:
         columns=(
             column("hour" if hourly else "day", tr("hour") if hourly else tr("day"), "moment", "name"),
             column("gpu_hours", tr("total"), "gpu_hours", "totals.total_ms"),
-            *map(_state_column, ORDER),
+            *_STATE_COLUMNS.values(),
             column("unused_share", tr("unused"), "share", lambda each: Share(unused_share(each.totals))),
         ),
         rows=tuple(bins),
@@ -65,9 +63,12 @@ def days(breakdown: Breakdown, annotations: Sequence[Annotation] = ()) -> Table:
     )
 
 
+_STATE_COLUMNS = {state: column_of("totals", state_hours(state)) for state in ORDER}
+
+
 def _chart(bins: Sequence[Bin], annotations: tuple[int | None, ...]) -> Chart:
     hours = tr("GPU-hours")
-    bars = stacked(Bars(state_label(state), state, **drawn(_state_column(state), bins)) for state in ORDER)
+    bars = stacked(Bars(each.title, state, **drawn(each, bins)) for state, each in _STATE_COLUMNS.items())
     panel = Panel(hours, bars, tuple(ChartPlace(each.name, each.short) for each in bins), unit=hours)
     return Chart((panel,), annotations=annotations)
 
@@ -120,8 +121,3 @@ def _headline(bins: Sequence[Bin]) -> str:
         most=Share(most),
         worst=worst,
     )
-
-
-def _state_column(state: str) -> Column:
-    figure = column(f"{state}_gpu_hours", state_label(state), "gpu_hours", lambda each: each.totals.state_ms[state])
-    return marked(figure, lambda each: each.totals.unconfirmed(state)) if state in UNUSED else figure

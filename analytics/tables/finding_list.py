@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from operator import attrgetter
 
 from analytics.decide.totals import FindingTotals, to_take, totals
 from analytics.inventory import Inventory
 from analytics.language.sentences import GpuHours, Number, Sentence, SentenceList, Span, plain, tr, tr_many
 from analytics.quality.model import Stamp
-from analytics.tables.basis import at_most, basis_fact, marked
+from analytics.tables.basis import basis_fact, marked
 from analytics.tables.finding_heading import ENDED, cost_of, evidence, heading, label_of_wanted, user_name
 from analytics.tables.names import CONFIDENCE, GPU_HOURS, GPUS, HOST, RULE
 from analytics.tables.table import (
@@ -71,16 +70,10 @@ FINDING_COLUMNS = (
     column("user", tr("user"), "user", lambda each: user_name(each, 30), "user"),
     *(fact(key, "words") for key in ("team", "job")),
     fact("since", "moment", "since_ms", nullable=False),
-    marked(GPU_HOURS, attrgetter("unconfirmed")),
+    marked(GPU_HOURS),
     basis_fact("basis", "basis"),
     fact("energy_kwh", "number"),
-    column(
-        "cost",
-        tr("cost"),
-        "money",
-        lambda finding: None if finding.cost is None else at_most(finding.unconfirmed, Number(finding.cost, 2)),
-        "cost",
-    ),
+    marked(column("cost", tr("cost"), "money")),
     fact("currency", "words"),
     CONFIDENCE,
     fact("failed_conditions", "words", "confidence.failed", "array"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from operator import attrgetter
 
 from analytics.decide.actions import Action
 from analytics.decide.lifecycle import action_sentence
@@ -13,7 +12,7 @@ from analytics.glossary import STATUSES, Term
 from analytics.language.sentences import Amount, Day, Number, Sentence, SentenceList, Share, Span, plain, tr, tr_many
 from analytics.quality.model import Stamp
 from analytics.report.parts import ScopedReview
-from analytics.tables.basis import at_most, marked
+from analytics.tables.basis import marked
 from analytics.tables.finding_heading import ENDED, heading, more_of_low, user_name
 from analytics.tables.names import CONFIDENCE, GPU_HOURS, NAME_MOST, RULE
 from analytics.tables.table import Column, LinkedCell, Table, column
@@ -134,14 +133,14 @@ def _apart(
                 ),
             ),
             column("user", tr("user"), "user", whose, "user"),
-            marked(GPU_HOURS, attrgetter("unconfirmed")),
-            column(
-                "cost",
-                tr("cost, {currency}", currency=plain(currency)),
-                "money",
-                lambda each: None if each.cost is None else at_most(each.unconfirmed, Number(each.cost, 2)),
-                "cost",
-                audience="all" if with_cost else "programs",
+            marked(GPU_HOURS),
+            marked(
+                column(
+                    "cost",
+                    tr("cost, {currency}", currency=plain(currency)),
+                    "money",
+                    audience="all" if with_cost else "programs",
+                )
             ),
             about,
         ),
@@ -187,9 +186,7 @@ _SINCE = column("since", tr("since"), "moment", "since_ms")
 _SIZE = (
     column("gpus", tr("GPUs"), "count", lambda each: len(each.gpus)),
     GPU_HOURS,
-    column(
-        "cost", tr("cost"), "money", lambda each: at_most(each.unconfirmed, Amount(each.cost, each.currency)), "cost"
-    ),
+    marked(column("cost", tr("cost"), "money", lambda each: Amount(each.cost, each.currency))),
 )
 CATEGORY_NAMES = {
     "reclaim": tr("reclaim"),

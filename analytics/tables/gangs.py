@@ -17,13 +17,21 @@ _SCATTERED_FROM = 0.01
 
 
 _FREE = column("free_share", tr("time with enough unallocated GPUs"), "share")
-_START = column(
+NOW = column(
+    "now",
+    tr("jobs that could start now"),
+    "count",
+    lambda gang: least_to_most(Number(gang.now), Number(gang.now_most)),
+    "now",
+)
+START = column(
     "start_share",
     tr("time in which a job could start"),
     "share",
     lambda gang: least_to_most(Share(gang.start_share), Share(gang.start_share_most)),
     "start_share",
 )
+"""Columns of a `Gang`."""
 
 
 def gang_staircase(found: tuple[Gang, ...], totals: Totals) -> Table:
@@ -37,16 +45,10 @@ def gang_staircase(found: tuple[Gang, ...], totals: Totals) -> Table:
         headline=_headline(found),
         columns=(
             column("gpus", tr("GPUs per job"), "count", "size"),
-            column(
-                "now",
-                tr("jobs that could start now"),
-                "count",
-                lambda gang: least_to_most(Number(gang.now), Number(gang.now_most)),
-                "now",
-            ),
+            NOW,
             fact("now_most", "count"),
             _FREE,
-            _START,
+            START,
             fact("start_share_most", "share"),
         ),
         rows=found,
@@ -73,7 +75,7 @@ def _chart(found: Sequence[Gang]) -> Chart:
     )
     marks = (
         Bars(tr("enough GPUs unallocated in one pool and model"), "free", **drawn(_FREE, found)),
-        Bars(tr("a job could start"), "active", **drawn(_START, found)),
+        Bars(tr("a job could start"), "active", **drawn(START, found)),
         *([Bars(tr("not known"), "unknown", beyond, tuple(each or 0.0 for each in start))] if any(beyond) else []),
     )
     places = tuple(ChartPlace(str(each.size)) for each in found)

@@ -31,7 +31,8 @@ def prices(money: Money) -> Table:
                 "price_per_gpu_hour",
                 tr("{currency} per GPU-hour", currency=money.currency),
                 "money",
-                lambda each: None if each.price is None else Number(each.price.hourly, 4),
+                "price.hourly",
+                digits=4,
             ),
             column(
                 "as_of",

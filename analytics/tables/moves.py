@@ -8,7 +8,7 @@ from analytics.decide.recommendations import Recommendations, recommendation_id
 from analytics.decide.right_sizing import Proposal, RightSizing
 from analytics.decide.totals import saving_of
 from analytics.language.sentences import Amount, SentenceList, plain, tr, tr_many
-from analytics.tables.basis import at_most
+from analytics.tables.basis import marked
 from analytics.tables.findings import FINDING, USER, by_cost
 from analytics.tables.names import CONFIDENCE, GPU_HOURS, card_name, more_with_hours, place_name
 from analytics.tables.table import Table, column
@@ -42,9 +42,7 @@ def moves(recommendations: Recommendations, findings: Iterable[Finding]) -> Tabl
             column("target", tr("card to move to"), "words", target_card),
             column("saving", tr("saving"), "money", lambda each: Amount(saving_of(each), currency)),
             column("instead", tr("counted instead"), "words", lambda each: _proposed(others.get(each.finding_id))),
-            column(
-                "cost", tr("cost"), "money", lambda each: at_most(each.unconfirmed, Amount(each.cost, currency)), "cost"
-            ),
+            marked(column("cost", tr("cost"), "money", lambda each: Amount(each.cost, currency))),
             CONFIDENCE,
         ),
         rows=tuple(found[:_SHOWN]),

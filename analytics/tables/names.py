@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any
 
 from analytics.cards import card
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
-from analytics.language.sentences import Amount, GpuHours, Language, Number, Quantity, Sentence, plain, tr
+from analytics.language.sentences import Amount, GpuHours, Quantity, Sentence, plain, tr
 from analytics.money.priced_segments import NOT_KNOWN
-from analytics.tables.table import Cell, Column, column
+from analytics.tables.table import Cell, Column, column, column_of
 
 NAME_MOST = 200
 
@@ -37,19 +36,8 @@ def card_name(model: str) -> str:
     return place_name(model) if known is None else known.name
 
 
-def pool_column(path: str = "pool") -> Column:
-    """Return the column of the pool that a row has at `path`."""
-    name = attrgetter(path)
-    return column("pool", tr("pool"), "pool", lambda row: place_name(name(row)), name)
-
-
-def model_column(path: str = "model") -> Column:
-    """Return the column of the GPU model that a row has at `path`; programs read its whole name."""
-    name = attrgetter(path)
-    return column("model", tr("model"), "name", lambda row: card_name(name(row)), name)
-
-
-MODEL = model_column()
+MODEL = column("model", tr("model"), "name", lambda row: card_name(row.model), "model")
+"""Programs read the whole name."""
 
 
 def model_if_several(rows: Collection[Any]) -> Column:
@@ -63,11 +51,6 @@ def account_name(label: str) -> str:
     return tr("(unknown user)") if label == NOT_KNOWN else tr(label)
 
 
-def placed(name: str, language: Language) -> str:
-    """Return the same words in the reader's language."""
-    return language.shown(place_name(name))
-
-
 def least_to_most(least: Quantity, most: Quantity) -> Cell:
     """Return one figure if both are equal, else a range: `2 to 5`."""
     return least if str(least) == str(most) else tr("{least} to {most}", least=least, most=most)
@@ -78,11 +61,6 @@ def more_with_hours(rest_ms: Sequence[float]) -> Sentence:
     return tr("and {number} more with {hours} GPU-hours", number=len(rest_ms), hours=GpuHours(sum(rest_ms)))
 
 
-def amount(value: float | None, currency: str | None) -> Amount | None:
-    """Return an amount of money; None is unknown."""
-    return None if value is None else Amount(value, currency)
-
-
-def decimals(value: float | None, digits: int) -> Number | None:
-    """Return a number with this many decimals; None is unknown."""
-    return None if value is None else Number(value, digits)
+def amount_column(key: str, title: str, currency: str | None, part: str | Callable[[Any], object] = "") -> Column:
+    """Return the column of the money that a row has at a path, by default `key`, or that a function returns for it."""
+    return column_of(part or key, column(key, title, "money", lambda value: Amount(value, currency)))

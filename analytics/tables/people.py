@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from operator import methodcaller
 
 from analytics.glossary import state_label, term
 from analytics.language.sentences import GpuHours, Number, Sentence, Share, from_cents, plain, tr
@@ -14,7 +13,7 @@ from analytics.money.window_money import Money
 from analytics.report.figures import UserFigures
 from analytics.report.parts import People
 from analytics.states import ALLOCATED_USED_FIRST, IDLE_ALLOCATED
-from analytics.tables.basis import marked
+from analytics.tables.basis import state_hours
 from analytics.tables.card_use import CARD_USE_COLUMNS, card_use_note, card_use_terms, measured_columns
 from analytics.tables.names import NAME_MOST, account_name, card_name, more_with_hours
 from analytics.tables.point_samples import unconfirmed_note
@@ -70,7 +69,7 @@ def people_columns(
         return StateBar({state: ratio(span_ms, most_ms) or 0.0 for state, span_ms in spans})
 
     return (
-        column("name", tr("name"), kind, _name, "name"),
+        column("name", tr("name"), kind, label_or_name, "name"),
         fact("label", "name"),
         column(
             "team",
@@ -87,7 +86,7 @@ def people_columns(
         column("allocated_gpu_hours", tr("GPU-hours"), "gpu_hours", "allocated_ms"),
         column("effective_gpu_hours", tr("effective"), "gpu_hours", "effective_ms", audience="people"),
         column("low_gpu_hours", state_label("low"), "gpu_hours", "low_unused_ms", audience="people"),
-        *map(_idle, IDLE_ALLOCATED[::-1]),
+        *map(state_hours, IDLE_ALLOCATED[::-1]),
         fact("unconfirmed_gpu_hours", "gpu_hours", "allocated_open_ms"),
         column("efficiency", tr("efficiency"), "share", efficiency, "efficiency"),
         *(each if each.key in measured else replace(each, audience="programs") for each in CARD_USE_COLUMNS),
@@ -103,11 +102,6 @@ def people_columns(
         ),
         *RANK_FACTS,
     )
-
-
-def _idle(state: str) -> Column:
-    figure = column(f"{state}_gpu_hours", state_label(state), "gpu_hours", f"state_ms.{state}")
-    return marked(figure, methodcaller("unconfirmed", state))
 
 
 def _people(kind: Kind, title: str, people: Sequence[UserFigures], money: Money) -> Table:
@@ -154,7 +148,7 @@ def _headline(ordered: Sequence[UserFigures]) -> str:
         share=Share(ratio(all_lost_ms, total_ms)),
         hours=GpuHours(total_ms),
         most=GpuHours(_lost_ms(idle)),
-        name=_name(idle),
+        name=label_or_name(idle),
     )
 
 
@@ -198,5 +192,6 @@ def low_note(low_ms: float, low_by_sm_ms: float) -> list[str]:
     ]
 
 
-def _name(person: UserFigures) -> str:
-    return account_name(person.label) if person.name is None else plain(person.name, NAME_MOST)
+def label_or_name(row: Account) -> str:
+    """Return the name, or the words for a missing name."""
+    return account_name(row.label) if row.name is None else plain(row.name, NAME_MOST)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from analytics.language.sentences import Amount, Number, Share, tr, tr_many
+from analytics.language.sentences import Amount, Share, tr, tr_many
 from analytics.plan.room_for_jobs import Moves, Occupant, PoolRoom, RoomCheck, RoomFor
-from analytics.tables.names import least_to_most, model_column, place_name, pool_column
-from analytics.tables.table import Cell, Table, column, fact, for_programs
+from analytics.tables.gangs import NOW, START
+from analytics.tables.names import MODEL, POOL, place_name
+from analytics.tables.table import Cell, Table, column, column_of, fact, for_programs
 
 _CHECKED_FROM = 10
 """With fewer jobs, their result says nothing."""
@@ -22,24 +23,12 @@ def room_for_jobs(rooms: Sequence[PoolRoom]) -> Table:
         question=tr("Could a job on several GPUs start now, how often could it start, and what would make room?"),
         headline=room_sentence(rooms),
         columns=(
-            pool_column(),
-            model_column(),
+            POOL,
+            MODEL,
             column("gpus", tr("GPUs"), "count", "gang.size"),
-            column(
-                "could_start",
-                tr("jobs that could start now"),
-                "count",
-                lambda room: least_to_most(Number(room.gang.now), Number(room.gang.now_most)),
-                "gang.now",
-            ),
+            column_of("gang", NOW, "could_start"),
             fact("could_start_most", "count", "gang.now_most"),
-            column(
-                "start_share",
-                tr("time in which one could start"),
-                "share",
-                lambda room: least_to_most(Share(room.gang.start_share), Share(room.gang.start_share_most)),
-                "gang.start_share",
-            ),
+            replace(column_of("gang", START), title=tr("time in which one could start")),
             fact("start_share_most", "share", "gang.start_share_most"),
             column("to_make_room", tr("to make room"), "words", _room_words),
             fact("missing_gpus", "count", lambda room: 0 if room.gang.now else room.missing_gpus),
@@ -156,8 +145,8 @@ def moves_table(rooms: Sequence[PoolRoom], currency: str | None) -> Table | None
         question=tr("Which GPUs are reclaimed, which work moves, and what does that cost?"),
         headline=tr("Idle GPUs are reclaimed first. Then the work of the fewest GPUs moves."),
         columns=(
-            replace(pool_column("room.pool"), audience="programs"),
-            replace(model_column("room.model"), audience="programs"),
+            replace(column_of("room", POOL), audience="programs"),
+            replace(column_of("room", MODEL), audience="programs"),
             column("gpus", tr("GPUs"), "count", "room.gang.size"),
             column("step", tr("step"), "words", lambda step: tr("move") if step.target else tr("reclaim")),
             column("host", tr("from host"), "host", "occupant.host"),
@@ -202,8 +191,8 @@ def fragmentation_table(rooms: Sequence[PoolRoom]) -> Table | None:
             pool=place_name(worst.pool),
         ),
         columns=(
-            pool_column(),
-            model_column(),
+            POOL,
+            MODEL,
             column("free_gpus", tr("free now"), "count", "free"),
             column("fragmentation_now", tr("unusable now"), "share", lambda pool: Share(pool.fragmentation.now)),
             column(
@@ -227,8 +216,8 @@ def room_checks(rooms: Sequence[PoolRoom]) -> Table:
     """Return for programs the GPUs of each pool, and the result of the submitted jobs."""
     counts = ("at_once_with_room", "waited_with_room", "at_once_without", "waited_without")
     columns = (
-        pool_column(),
-        model_column(),
+        POOL,
+        MODEL,
         fact("gpus", "count"),
         fact("free_gpus", "count", "free"),
         fact("host_gpus_most", "count", "width"),

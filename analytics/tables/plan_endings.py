@@ -12,7 +12,7 @@ from analytics.language.sentences import Date, Number, SentenceList, Share, Shor
 from analytics.plan.allocation import FleetAllocation
 from analytics.plan.endings import SOURCES, WEEK_DAYS, Chance, Ending, EndingCheck, Endings
 from analytics.tables.chart import Chart, ChartPlace, Line, Panel
-from analytics.tables.names import TEAM, model_if_several, pool_column
+from analytics.tables.names import POOL, TEAM, model_if_several
 from analytics.tables.table import Cell, Column, Table, column, fact, for_programs
 
 SOURCE_NAMES = {
@@ -31,8 +31,7 @@ def endings_in_report(found: Endings | None) -> Table | None:
         return None
     whole = _table(found.rows, found, for_all=True)
     return replace(
-        whole,
-        columns=tuple(each for each in whole.columns if each.key in _IN_REPORT),
+        whole.with_columns(_IN_REPORT),
         shown=_ROWS_IN_REPORT,
         rest=tr(
             "The page {page} lists {number} more.", page=tr("Coming free"), number=len(whole.rows) - _ROWS_IN_REPORT
@@ -61,7 +60,7 @@ def _table(rows: Sequence[Ending], calendar: Endings, *, for_all: bool) -> Table
             TEAM,
             fact("user", "words", "user"),
             column("gpu_count", tr("GPUs"), "count", lambda each: len(each.gpus)),
-            pool_column(),
+            POOL,
             model_if_several(rows),
             column("hosts", tr("hosts"), "name", lambda each: ", ".join(each.hosts), "hosts", json_type="array"),
             fact("nvlink_islands", "words", "islands", "array"),

@@ -9,8 +9,8 @@ from analytics.language.sentences import Amount, Bytes, Number, Sentence, Share,
 from analytics.plan.fit import FittedOption, ModelFit
 from analytics.plan.model_needs import ERROR, MemoryNeed, Serving, Training
 from analytics.plan.seen_work import CardOption
-from analytics.tables.names import NAME_MOST, amount, decimals
-from analytics.tables.table import Column, Table, column, fact, single
+from analytics.tables.names import NAME_MOST, amount_column
+from analytics.tables.table import Cell, Column, Table, column, fact, single
 
 _UNPRICED = 8
 """Cards without a known price that a document lists after the cards with one."""
@@ -75,7 +75,7 @@ _SOFTWARE = {
 def hourly(currency: str | None) -> tuple[Column, Column]:
     """Return the price of an hour of all cards of an option, and the kind of price."""
     return (
-        column("hourly", tr("cost per hour"), "money", lambda row: amount(row.option.hourly, currency)),
+        amount_column("hourly", tr("cost per hour"), currency, "option.hourly"),
         column("price_kind", tr("price"), "words", lambda row: _PRICE_KINDS.get(row.option.basis, ""), "option.basis"),
     )
 
@@ -168,7 +168,7 @@ def fleet_cards(found: ModelFit, currency: str | None) -> Table:
                 "measured_cost_per_million",
                 tr("per million, measured"),
                 "money",
-                lambda each: amount(each.measured.cost_per_million, currency) if _is_measured(each) else "",
+                lambda each: _measured_cost(each, currency),
                 "measured.cost_per_million",
             ),
             fact("measured_model", "name", "measured.served"),
@@ -186,9 +186,12 @@ def fleet_cards(found: ModelFit, currency: str | None) -> Table:
     )
 
 
-def _is_measured(each: FittedOption) -> bool:
-    """Return whether such a card was measured: a single whole card."""
-    return each.measured is not None and each.option.count == 1 and each.option.part is None
+def _measured_cost(each: FittedOption, currency: str | None) -> Cell:
+    """Return the measured cost of a million tokens; empty where no such card was measured: a single whole card."""
+    if each.measured is None or each.option.count > 1 or each.option.part is not None:
+        return ""
+    cost = each.measured.cost_per_million
+    return None if cost is None else Amount(cost, currency)
 
 
 def market_cards(found: ModelFit, currency: str | None) -> Table:
@@ -231,18 +234,13 @@ def _fit_columns(found: ModelFit, currency: str | None) -> tuple[Column, ...]:
             "bounds.prompt_per_s",
             audience="programs" if isinstance(found.work, Training) else "all",
         ),
-        column(
-            "kwh_per_million_at_power_limit",
-            tr("energy, kWh"),
-            "number",
-            lambda each: decimals(each.bounds.kwh_per_million, 2),
-        ),
+        column("kwh_per_million_at_power_limit", tr("energy, kWh"), "number", "bounds.kwh_per_million", digits=2),
         *hourly(currency),
-        column(
+        amount_column(
             "cost_per_million_at_least",
             tr("per million tokens"),
-            "money",
-            lambda each: amount(each.bounds.cost_per_million(each.option.hourly), currency),
+            currency,
+            lambda each: each.bounds.cost_per_million(each.option.hourly),
         ),
         *OPTION_FACTS,
         replace(IN_FLEET, audience="programs"),

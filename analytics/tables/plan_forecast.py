@@ -10,8 +10,8 @@ from functools import partial
 from analytics.capacity.forecast_models import BAND, LEVELS, MODEL_MIN_DAYS, NAIVE_MIN_DAYS, Fan, ForecastTest
 from analytics.language.sentences import Date, Number, Share, ShortDate, tr, tr_many
 from analytics.tables.chart import Band, Chart, ChartPlace, Line, Panel, Points, Values
-from analytics.tables.names import card_name, model_column, place_name, pool_column
-from analytics.tables.table import Cell, Table, column, fact, for_programs
+from analytics.tables.names import MODEL, POOL, card_name, place_name
+from analytics.tables.table import Cell, Table, column, column_of, fact, for_programs
 from analytics.tables.verdicts import verdict_words
 from analytics.workloads.pool_demand import PoolDemand
 
@@ -182,8 +182,8 @@ def _days_late(pool: PoolDemand) -> int | None:
 
 _EDGES = (("earliest", tr("full, earliest")), ("likely", tr("likely")), ("latest", tr("latest")))
 _COLUMNS = (
-    pool_column("pool"),
-    model_column("model"),
+    POOL,
+    MODEL,
     column("gpus", tr("GPUs"), "number", lambda pool: _gpus(pool.capacity)),
     column(
         "last_7_days_gpus",
@@ -241,8 +241,8 @@ def _days(pool: PoolDemand) -> Iterator[_PoolDay]:
 def forecast_days(found: Sequence[PoolDemand]) -> Table:
     """Return for programs each day of each pool: GPUs observed, then forecast with the edges of each band."""
     columns = (
-        pool_column("pool.pool"),
-        model_column("pool.model"),
+        column_of("pool", POOL),
+        column_of("pool", MODEL),
         fact("day", "words"),
         fact("gpus", "number", about="In order on that day; of days to come, those at the end of the window."),
         fact("observed", "number"),

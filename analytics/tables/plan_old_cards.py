@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 
 from analytics.language.sentences import Amount, Bytes, Date, GpuHours, Number, plain, tr, tr_many
 from analytics.money.prices import PriceBook
@@ -12,8 +12,8 @@ from analytics.money.window_money import open_prices
 from analytics.plan.fit import OUTPUT_WEIGHT, ApiPrice, MeasuredTokens, api_price, measured_tokens
 from analytics.plan.seen_work import PATIENT_TIMES, OldCards, PlacedWork, old_cards, seen_workloads
 from analytics.report.report import Report
-from analytics.tables.names import GPU_HOURS, NAME_MOST, amount, card_name, decimals
-from analytics.tables.plan_seen import job_words, work_columns
+from analytics.tables.names import GPU_HOURS, NAME_MOST, amount_column, card_name
+from analytics.tables.plan_seen import WORK_COLUMNS, job_words
 from analytics.tables.table import Column, Table, column, column_of, fact, for_programs, single
 from analytics.workloads.model import joined_by_and
 from analytics.workloads.work_kinds import BATCH, INTERACTIVE, POD, PROCESS, SERVES
@@ -97,7 +97,7 @@ def _gpu_ms(workloads: Sequence[PlacedWork]) -> int:
 def old_card_workloads(found: OldCards) -> Table:
     """Return for programs each workload of the queue, and the older card for it."""
     columns = (
-        *work_columns(attrgetter("work")),
+        *(column_of("work", each) for each in WORK_COLUMNS),
         fact("older_model", "name", "option.model"),
         fact("times_as_long_at_most", "number", "times"),
     )
@@ -126,9 +126,6 @@ def token_costs(found: Sequence[MeasuredTokens], prices: PriceBook) -> Table:
     stated = [price for price in listed.values() if price is not None]
     known = [each for each in found if each.cost_per_million is not None]
 
-    def cost(key: str, title: str) -> Column:
-        return column_of(key, column(key, title, "money", lambda value: Amount(value, currency)))
-
     return Table(
         name="tokens",
         title=tr("What a million tokens cost here"),
@@ -148,38 +145,24 @@ def token_costs(found: Sequence[MeasuredTokens], prices: PriceBook) -> Table:
             column("tokens", tr("million tokens"), "number", lambda each: _millions(each.tokens), "tokens"),
             column("tokens_per_gpu_s", tr("tokens/s"), "number"),
             column("most_requests", tr("requests"), "count", "most_running", json_type="number"),
-            cost("cost_per_million", tr("per million")),
-            cost("input_cost_per_million", tr("input")),
-            cost("output_cost_per_million", tr("output")),
-            column(
-                "api_per_million",
-                tr("API, per million"),
-                "money",
-                lambda each: amount(price.output_per_million if (price := listed[each.served]) else None, currency),
+            amount_column("cost_per_million", tr("per million"), currency),
+            amount_column("input_cost_per_million", tr("input"), currency),
+            amount_column("output_cost_per_million", tr("output"), currency),
+            *(
+                column_of(lambda each: listed[each.served], figure)
+                for figure in (
+                    amount_column("api_per_million", tr("API, per million"), currency, "output_per_million"),
+                    fact("api_input_per_million", "money", "input_per_million"),
+                    fact("api_provider", "name", "provider"),
+                    fact("api_source", "words", "source"),
+                )
             ),
-            fact(
-                "api_input_per_million",
-                "money",
-                lambda each: amount(price.input_per_million if (price := listed[each.served]) else None, currency),
-            ),
-            fact("api_provider", "name", lambda each: price.provider if (price := listed[each.served]) else None),
-            fact("api_source", "words", lambda each: price.source if (price := listed[each.served]) else None),
-            column(
-                "allocated_cost_per_million",
-                tr("all tokens, allocated"),
-                "money",
-                lambda each: amount(each.allocated_cost_per_million, currency),
-            ),
-            column(
-                "used_cost_per_million",
-                tr("all tokens, used"),
-                "money",
-                lambda each: amount(each.used_cost_per_million, currency),
-            ),
+            amount_column("allocated_cost_per_million", tr("all tokens, allocated"), currency),
+            amount_column("used_cost_per_million", tr("all tokens, used"), currency),
             column("estimated_tflops_per_gpu", tr("TFLOP/s, estimated"), "number", "tflops_per_gpu", digits=1),
             column("estimated_peak_share", tr("of peak, estimated"), "share", "peak_share"),
-            column("kwh_per_million", tr("energy, kWh"), "number", lambda each: decimals(each.kwh_per_million, 3)),
-            fact("cost", "money", lambda each: amount(each.cost, currency)),
+            column("kwh_per_million", tr("energy, kWh"), "number", digits=3),
+            fact("cost", "money"),
             fact("kwh", "number"),
         ),
         rows=tuple(found),

@@ -11,7 +11,7 @@ from analytics.money.offers import GpuOffer, is_old
 from analytics.plan.purchase import WEEKS_MIN, PoolPurchase
 from analytics.plan.purchase_mix import Mix, Option
 from analytics.tables.chart import Chart, ChartPlace, Level, Line, Panel
-from analytics.tables.names import GPUS, card_name, least_to_most, model_if_several, place_name, pool_column
+from analytics.tables.names import GPUS, POOL, card_name, least_to_most, model_if_several, place_name
 from analytics.tables.table import Cell, Column, Table, column, column_of, fact, for_programs, rows_column
 
 _POINTS = 100
@@ -263,7 +263,7 @@ def _mixes(found: Sequence[PoolPurchase]) -> list[Mix]:
 def _place_columns(found: Sequence[PoolPurchase]) -> tuple[Column, ...]:
     """Return the columns of PoolPurchase. People see the model only if a pool has several, because there is little room."""
     model = model_if_several([each.curve for each in found])
-    return pool_column("curve.pool"), column_of("curve", model)
+    return column_of("curve", POOL), column_of("curve", model)
 
 
 def _yearly(cost: float) -> Number:

@@ -10,9 +10,9 @@ from analytics.language.sentences import Date, Number, plain, tr, tr_many
 from analytics.money.requests_file import GpuRequest
 from analytics.plan.reallocation import Reallocation, Reason, ServedRequest, TeamBalance, UnservedRequest
 from analytics.plan.supply import Supply
-from analytics.tables.names import NAME_MOST, TEAM, pool_column
+from analytics.tables.names import NAME_MOST, POOL, TEAM
 from analytics.tables.plan_endings import SOURCE_NAMES, chance_cell, chance_columns
-from analytics.tables.table import Column, Table, column, fact, single
+from analytics.tables.table import Column, Table, column, column_of, fact, single
 
 _LISTED = 20
 _TITLE = tr("Who should get which GPUs")
@@ -121,7 +121,7 @@ def _supply_columns(found: Reallocation) -> tuple[Column, ...]:
     )
     return (
         column("gpu_count", tr("GPUs"), "count", lambda row: len(row.supply.gpus)),
-        pool_column("supply.pool"),
+        column_of("supply", POOL),
         fact("model", "name", "supply.model"),
         column("host", tr("host"), "name" if found.of_one_team else "host", "supply.host"),
         fact("nvlink_island", "words", "supply.island"),

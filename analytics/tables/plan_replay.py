@@ -32,7 +32,7 @@ from analytics.plan.replay.replay_base import (
 )
 from analytics.plan.replay.replayed_waits import ReplayCheck
 from analytics.plan.replay.station import NO_GPUS, TOO_LITTLE_MEMORY, TOO_MANY, TOO_WIDE
-from analytics.tables.names import GPU_HOURS, GPUS, NAME_MOST, TEAM, account_name, amount, decimals, place_name
+from analytics.tables.names import GPU_HOURS, GPUS, NAME_MOST, TEAM, account_name, amount_column, place_name
 from analytics.tables.plan_replay_check import (
     MEAN_WAIT,
     NOT_STARTED,
@@ -82,15 +82,14 @@ def _about(outcome: ReplayOutcome, money: Money) -> tuple[Table, ...]:
     return tuple(each for each in found if each is not None)
 
 
-def outcome_figures(outcome: ReplayOutcome, money: Money) -> Table:
+def outcome_figures(outcome: ReplayOutcome) -> Table:
     """Return for programs the figures of both replays, of all pools and of each pool."""
-    use = _pool_use(money.currency)
     pools = (
         fact("pool", "pool", "today.pool"),
         *(
             column_of(part, each, f"{side}_{each.key}")
             for side in ("today", "then")
-            for part, figures in ((side, use), (f"waits.{side}", WAITS))
+            for part, figures in ((side, _POOL_USE), (f"waits.{side}", WAITS))
             for each in figures
         ),
     )
@@ -102,7 +101,7 @@ def outcome_figures(outcome: ReplayOutcome, money: Money) -> Table:
                 for side in ("today", "then")
                 for each in (
                     *(column_of(f"{side}.waits", each, f"{side}_{each.key}") for each in (JOBS, *WAITS)),
-                    *(column_of(f"{side}.total", each, f"{side}_{each.key}") for each in use),
+                    *(column_of(f"{side}.total", each, f"{side}_{each.key}") for each in _POOL_USE),
                     fact(f"{side}_gpu_kwh", "number", f"{side}.kwh"),
                 )
             ),
@@ -119,7 +118,7 @@ def outcome_column(money: Money) -> Column:
     """Return a column for programs: the rows of all tables of an outcome, by table name."""
 
     def rows(outcome: ReplayOutcome) -> dict[str, object]:
-        return {each.name: each.records() for each in (outcome_figures(outcome, money), *_about(outcome, money))}
+        return {each.name: each.records() for each in (outcome_figures(outcome), *_about(outcome, money))}
 
     return column_of("outcome", fact("outcome", "words", rows, "object"))
 
@@ -378,7 +377,7 @@ def _use_rows(currency: str | None) -> tuple[Column, ...]:
     """Return the rows of a PoolUse beside its GPUs."""
     return (
         column("unallocated_gpu_hours", tr("GPU-hours unallocated"), "gpu_hours", "unallocated_ms"),
-        column("cost", tr("cost of the GPUs"), "money", lambda use: amount(use.cost, currency)),
+        amount_column("cost", tr("cost of the GPUs"), currency),
     )
 
 
@@ -395,20 +394,19 @@ def _fleet_figures(outcome: ReplayOutcome, grid: Grid, currency: str | None) -> 
     yield column("co2_kg", tr("kg of CO2"), "number", lambda use: _decimal(_co2_kg(use, grid, rate)))
 
 
-def _pool_use(currency: str | None) -> tuple[Column, ...]:
-    return (
-        GPUS,
-        fact("gpu_hours", "gpu_hours", "there_ms"),
-        fact("gpu_hours_held", "gpu_hours", "held_ms"),
-        fact("gpu_hours_unallocated", "gpu_hours", "unallocated_ms"),
-        fact("utilization", "share", lambda use: Share(use.utilization)),
-        fact("max_gpus_at_once", "number", "most"),
-        fact("cost", "money", lambda use: amount(use.cost, currency)),
-    )
+_POOL_USE = (
+    GPUS,
+    fact("gpu_hours", "gpu_hours", "there_ms"),
+    fact("gpu_hours_held", "gpu_hours", "held_ms"),
+    fact("gpu_hours_unallocated", "gpu_hours", "unallocated_ms"),
+    fact("utilization", "share"),
+    fact("max_gpus_at_once", "number", "most"),
+    fact("cost", "money"),
+)
 
 
 def _decimal(value: float | None) -> Number | None:
-    return decimals(value, 0 if value is None or value == round(value) else 1)
+    return None if value is None else Number(value, 0 if value == round(value) else 1)
 
 
 def site_kwh(use: FleetUse, grid: Grid) -> float | None:
@@ -594,7 +592,7 @@ def ended_jobs(cuts: Sequence[CutUser], currency: str | None) -> Table | None:
             column("worked_later", tr("worked again later"), "count"),
             column("freed_gpu_hours", tr("GPU-hours freed"), "gpu_hours", "freed_ms"),
             column("worked_gpu_hours", tr("of them at work"), "gpu_hours", "worked_ms"),
-            column("cost", tr("worth"), "money", lambda cut: amount(cut.cost, currency)),
+            amount_column("cost", tr("worth"), currency),
         ),
         rows=tuple(cuts),
         notes=(

@@ -13,7 +13,7 @@ from analytics.plan.replay.comparisons import ComparedScenario, Sweep
 from analytics.plan.replay.replay_base import FleetUse
 from analytics.plan.replay.replayed_waits import ReplayCheck, WaitFigures
 from analytics.tables.chart import Chart, ChartPlace, Dots, Line, Mark, Panel, Shape
-from analytics.tables.names import GPUS, amount, decimals, place_name
+from analytics.tables.names import GPUS, amount_column, place_name
 from analytics.tables.plan_replay import outcome_column, site_kwh
 from analytics.tables.plan_replay_check import (
     MEAN_WAIT,
@@ -34,7 +34,7 @@ _ALLOCATED = column("utilization", tr("allocated"), "share", lambda use: Share(u
 
 
 def _cost(currency: str | None) -> Column:
-    return column("cost", tr("cost"), "money", lambda use: amount(use.total.cost, currency))
+    return amount_column("cost", tr("cost"), currency, "total.cost")
 
 
 def scenario_table(compared: Sequence[ComparedScenario], money: Money) -> Table:
@@ -78,7 +78,7 @@ def _scenario_figures(money: Money) -> tuple[Column, ...]:
         column_of("waits", replace(WAITED, title=tr("queue"))),
         _ALLOCATED,
         _cost(money.currency),
-        column("site_kwh", tr("kWh"), "number", lambda use: decimals(site_kwh(use, money.grid), 1)),
+        column("site_kwh", tr("kWh"), "number", lambda use: site_kwh(use, money.grid), digits=1),
         column("jobs_not_run", tr("not run"), "count", "lost"),
     )
 

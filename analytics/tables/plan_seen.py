@@ -2,49 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 from analytics.language.sentences import Amount, Bytes, plain, tr, tr_many
 from analytics.plan.fit import SeenFit
 from analytics.plan.seen_work import SeenWork, price_rank
-from analytics.tables.names import NAME_MOST, card_name, decimals
+from analytics.tables.names import GPU_HOURS, GPUS, MODEL, NAME_MOST
 from analytics.tables.plan_fit import CARD, FITS, IN_FLEET, OPTION_FACTS, SOFTWARE, hourly, option_words, software_notes
-from analytics.tables.table import Column, Table, column, fact
+from analytics.tables.table import Table, column, column_of, fact
 
 SEEN_MOST = 10
 """Workloads listed in detail."""
 _FLEET_MOST, _MARKET_MOST = 6, 8
 """Cards listed for a workload, of the fleet and of others."""
-
-
-def work_columns(of: Callable[[Any], SeenWork]) -> tuple[Column, ...]:
-    """Return columns over the workload that `of` returns for a row."""
-    return (
-        column("job", tr("job"), "name", lambda row: job_words(of(row)), lambda row: of(row).job),
-        column("model", tr("card"), "name", lambda row: card_name(of(row).model), lambda row: of(row).model),
-        column("gpus", tr("GPUs"), "count", lambda row: of(row).gpus),
-        column("gpu_hours", tr("GPU-hours"), "gpu_hours", lambda row: of(row).gpu_ms),
-        column("usual_bytes", tr("memory, 98 % of hours"), "number", lambda row: _size(of(row).usual_bytes)),
-        column("peak_bytes", tr("peak memory"), "number", lambda row: _size(of(row).peak_bytes)),
-        column(
-            "sure_bytes",
-            tr("safe card size"),
-            "number",
-            lambda row: _size(need.high if (need := of(row).need) else None),
-        ),
-        column("verdict", tr("verdict"), "words", lambda row: _verdict(of(row)), audience="people"),
-        fact("user", "user", lambda row: of(row).user),
-        fact("kind", "words", lambda row: of(row).kind),
-        fact("hosts", "count", lambda row: of(row).hosts),
-        fact("days", "count", lambda row: of(row).days),
-        fact("is_reserved", "words", lambda row: of(row).is_reserved, "boolean"),
-        fact("need_bytes", "number", lambda row: need.total if (need := of(row).need) else None),
-    )
-
-
-def _size(size: float | None) -> Bytes | None:
-    return None if size is None else Bytes(size)
 
 
 def seen_needs(workloads: Sequence[SeenWork], asked: str) -> Table:
@@ -54,7 +25,7 @@ def seen_needs(workloads: Sequence[SeenWork], asked: str) -> Table:
         title=tr("Memory that this workload needed"),
         question=tr("How much memory did this workload need, as measured?"),
         headline=_seen_sentence(workloads, asked),
-        columns=work_columns(lambda work: work),
+        columns=WORK_COLUMNS,
         rows=tuple(workloads),
         shown=SEEN_MOST,
         rest=tr("and {number} more", number=len(workloads) - SEEN_MOST),
@@ -84,9 +55,7 @@ def seen_cards(seen: Sequence[SeenFit], currency: str | None) -> Table | None:
             IN_FLEET,
             FITS,
             SOFTWARE,
-            column(
-                "times_as_long_at_most", tr("times as long, at most"), "number", lambda each: decimals(each.times, 1)
-            ),
+            column("times_as_long_at_most", tr("times as long, at most"), "number", "times", digits=1),
             *hourly(currency),
             *OPTION_FACTS,
             fact("user", "user", "work.user"),
@@ -133,6 +102,25 @@ def _verdict(work: SeenWork) -> str:
     if work.served_bytes is not None:
         return tr("reserved; need by cache use")
     return tr("reserved; need unknown") if work.is_reserved else ""
+
+
+WORK_COLUMNS = (
+    column("job", tr("job"), "name", job_words, "job"),
+    replace(MODEL, title=tr("card")),
+    GPUS,
+    GPU_HOURS,
+    column_of("usual_bytes", column("usual_bytes", tr("memory, 98 % of hours"), "number", Bytes)),
+    column_of("peak_bytes", column("peak_bytes", tr("peak memory"), "number", Bytes)),
+    column_of("need.high", column("sure_bytes", tr("safe card size"), "number", Bytes)),
+    column("verdict", tr("verdict"), "words", _verdict, audience="people"),
+    fact("user", "user"),
+    fact("kind", "words"),
+    fact("hosts", "count"),
+    fact("days", "count"),
+    fact("is_reserved", "words", json_type="boolean"),
+    fact("need_bytes", "number", "need.total"),
+)
+"""Columns of a `SeenWork`."""
 
 
 def _cards_sentence(found: SeenFit, currency: str | None) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from analytics.language.sentences import Amount, Number, Share, tr, tr_many
 from analytics.plan.allocation import Arrival, FleetAllocation
-from analytics.tables.names import HOST, model_if_several, pool_column
+from analytics.tables.names import HOST, POOL, model_if_several
 from analytics.tables.table import Table, column, fact
 
 
@@ -22,29 +21,27 @@ def uptake_table(found: FleetAllocation) -> Table | None:
         headline=_headline(found.arrivals, found.currency),
         columns=(
             column("day", tr("first seen"), "number", json_type="string"),
-            pool_column(),
+            POOL,
             model_if_several(found.arrivals),
             HOST,
             column("gpu_count", tr("cards"), "count", lambda each: len(each.gpus)),
             column("unused_gpus", tr("unused"), "count", "unused"),
-            *(
-                column(key, title, "number", partial(_rounded, key, 1))
-                for key, title in (
-                    ("first_use_days", tr("days to first use")),
-                    ("earlier_days", tr("days, earlier cards")),
-                    ("ramp_days", tr("days to ramp up")),
-                )
-            ),
+            column("first_use_days", tr("days to first use"), "number", lambda each: Number(each.first_use_days, 1)),
+            column("earlier_days", tr("days, earlier cards"), "number", lambda each: Number(each.earlier_days, 1)),
+            column("ramp_days", tr("days to ramp up"), "number", lambda each: Number(each.ramp_days, 1)),
             column("active_share", tr("active"), "share", lambda each: Share(each.active_share)),
             column("fleet_share", tr("active, other cards"), "share", lambda each: Share(each.fleet_share)),
             column(
                 "day_cost",
                 tr("{part}, {currency}", part=tr("cost per day"), currency=found.currency),
                 "money",
-                partial(_rounded, "day_cost", 0),
+                lambda each: Number(each.day_cost),
             ),
             column(
-                "idle_cost", tr("cost, {currency}", currency=found.currency), "money", partial(_rounded, "idle_cost", 0)
+                "idle_cost",
+                tr("cost, {currency}", currency=found.currency),
+                "money",
+                lambda each: Number(each.idle_cost),
             ),
             fact("currency", "words", lambda _: found.currency),
             fact("idle_days", "number"),
@@ -60,10 +57,6 @@ def uptake_table(found: FleetAllocation) -> Table | None:
         ),
         wide=True,
     )
-
-
-def _rounded(name: str, digits: int, row: Arrival) -> Number:
-    return Number(getattr(row, name), digits)
 
 
 def _headline(found: Sequence[Arrival], currency: str) -> str:

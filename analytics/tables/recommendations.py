@@ -122,7 +122,7 @@ def to_look_at(found: Recommendations) -> Table | None:
             column("owner", tr("who acts"), "words", who_acts, "owner"),
             CONFIDENCE,
             _COST,
-            marked(GPU_HOURS, attrgetter("unconfirmed")),
+            marked(GPU_HOURS),
         ),
         rows=tuple(listed),
         shown=shown,
@@ -466,12 +466,11 @@ def decisions_to_choose(found: Recommendations, hosts: Callable[[Recommendation]
 
     Freed time and cash sort by their point estimates, the confidence by the place of its grade.
     """
-    freed = replace(
-        freed_column(), kind="money", machine=lambda each: each.value and each.value.freed and each.value.freed.point
-    )
-    cash = replace(
-        cash_column(), kind="money", machine=lambda each: each.value and each.value.cash and each.value.cash.point
-    )
+
+    def by_point(figure: Column) -> Column:
+        found = column_of(f"value.{figure.key}", fact("", "money", "point"))
+        return replace(figure, kind="money", json_type="number", machine=found.value)
+
     grade = replace(CONFIDENCE, machine=lambda each: GRADES.index(each.confidence.grade), json_type="integer")
     return replace(
         recommendations(found, None),
@@ -479,8 +478,8 @@ def decisions_to_choose(found: Recommendations, hosts: Callable[[Recommendation]
             _DECISION,
             column("action", tr("action"), "words", lambda each: ACTION_WORDS[each.action]),
             _OWNER,
-            replace(freed, json_type="number"),
-            replace(cash, json_type="number"),
+            by_point(freed_column()),
+            by_point(cash_column()),
             _DEADLINE,
             grade,
             _GPUS,

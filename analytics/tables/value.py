@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from analytics.decide.recommendations import Recommendations
 from analytics.decide.value import TotalValue, Value
 from analytics.language.sentences import Day, GpuHours, Number, Sentence, SentenceList, Share, tr, tr_many
 from analytics.proportions import Estimate
-from analytics.tables.table import Cell, Column, column, fact, record, record_column
+from analytics.tables.table import Cell, Column, column, fact, record_column
 from fallow.clock import HOUR_MS
 
 FREED, CASH = tr("GPU time per year"), tr("cash per year")
@@ -91,24 +93,21 @@ def list_price_words(value: Value) -> Sentence:
 
 def freed_column(currency: str | None = None) -> Column:
     """Return the column of the GPU time that a row frees a year. By default `currency` is the row's own."""
-    return column(
-        "freed",
-        FREED,
-        "words",
-        lambda row: "" if row.value is None else freed_words(row.value, currency or row.currency),
-        lambda row: row.value and record((_FREED,), row.value)["freed"],
-        json_type="object",
-    )
+    return _yearly(_FREED, FREED, freed_words, currency)
 
 
 def cash_column(currency: str | None = None) -> Column:
     """Return the column of the cash that a row saves a year."""
+    return _yearly(_CASH, CASH, cash_words, currency)
+
+
+def _yearly(figure: Column, title: str, words: Callable[[Value, str], Cell], currency: str | None) -> Column:
     return column(
-        "cash",
-        CASH,
+        figure.key,
+        title,
         "words",
-        lambda row: "" if row.value is None else cash_words(row.value, currency or row.currency),
-        lambda row: row.value and record((_CASH,), row.value)["cash"],
+        lambda row: "" if row.value is None else words(row.value, currency or row.currency),
+        lambda row: row.value and figure.value(row.value),
         json_type="object",
     )
 

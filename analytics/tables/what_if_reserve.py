@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 from analytics.capacity.peak_demand import Backtest
 from analytics.glossary import term
 from analytics.language.sentences import Number, SentenceList, Share, tr, tr_many
-from analytics.tables.names import card_name, place_name
-from analytics.tables.table import Column, Table, column, fact
+from analytics.tables.names import MODEL, POOL, place_name
+from analytics.tables.table import Column, Table, column, column_of, fact
 from analytics.tables.verdicts import shortfall_words
 from analytics.workloads.pool_demand import MARGINS, FleetDemand, WhatIfReserve, what_if_reserve
 
@@ -25,8 +26,7 @@ def reserve_by_pool(found: FleetDemand, margin: float) -> Table:
         ),
         headline=reserve_sentence(asked),
         columns=(
-            column("pool", tr("pool"), "pool", lambda row: place_name(row[0].pool), lambda row: row[0].pool),
-            column("model", tr("model"), "name", lambda row: card_name(row[0].model), lambda row: row[0].model),
+            *(column_of(itemgetter(0), each) for each in (POOL, MODEL)),
             column("unused_now", tr("unused now"), "count", lambda row: row[0].free_now + row[0].reclaimable_now),
             column("kept", tr("pool keeps"), "count", lambda row: row[1].kept),
             column("releasable", tr("releasable"), "count", lambda row: row[1].releasable),
