@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from operator import attrgetter
 from typing import Literal
 
@@ -50,7 +49,6 @@ def _coverage(found: Evaluation) -> Table:
                 names=names,
             )
         )
-    windows = tr_many("{number} {window|windows}", found.windows)
     return Table(
         name="labels",
         title=tr("How much do the labels cover?"),
@@ -59,7 +57,7 @@ def _coverage(found: Evaluation) -> Table:
             "{lines} over {gpus}; {windows} from {since} to {until}.",
             lines=tr_many("{number} {label|labels}", labels.lines),
             gpus=tr_many("{number} {GPU|GPUs}", labels.gpus),
-            windows=windows,
+            windows=tr_many("{number} {window|windows}", found.windows),
             since=Moment(found.since_ms),
             until=Moment(found.until_ms),
         ),
@@ -69,6 +67,10 @@ def _coverage(found: Evaluation) -> Table:
 
 
 def _rules(found: Evaluation) -> Table:
+    unwatched = sum(each.unwatched for each in found.rules)
+    not_judged = tr_many(
+        "{number} {GPU|GPUs} that a rule should find {was|were} not observed long enough to be judged.", unwatched
+    )
     total = Proportion(
         sum(each.precision.right for each in found.rules), sum(each.precision.judged for each in found.rules)
     )
@@ -76,7 +78,11 @@ def _rules(found: Evaluation) -> Table:
         name="rules",
         title=tr("Which rules were right?"),
         question=tr("How many findings of each rule were right, and how many of the expected GPUs were found?"),
-        headline=_headline(total),
+        headline=tr(
+            "{of} labelled findings were right ({share})." if total.judged else "No finding has a label.",
+            of=_of(total),
+            share=Share(total.share),
+        ),
         columns=(
             RULE,
             column("findings", tr("findings"), "count"),
@@ -87,26 +93,13 @@ def _rules(found: Evaluation) -> Table:
         ),
         rows=found.rules,
         notes=(
-            *_unwatched(found),
+            *([not_judged] if unwatched else []),
             tr(
                 "A finding is right if no label contradicts it: the rule should find its GPUs, and the GPUs to reclaim could be reclaimed. A label against a rule counts if it covers {share} of the finding's time. Found: the GPUs that a label expects from the rule and that one of its findings names.",
                 share=Share(LABELLED_MIN, 0),
             ),
         ),
     )
-
-
-def _headline(total: Proportion) -> str:
-    if not total.judged:
-        return tr("No finding has a label.")
-    return tr("{of} labelled findings were right ({share}).", of=_of(total), share=Share(total.share))
-
-
-def _unwatched(found: Evaluation) -> Iterator[str]:
-    if number := sum(each.unwatched for each in found.rules):
-        yield tr_many(
-            "{number} {GPU|GPUs} that a rule should find {was|were} not observed long enough to be judged.", number
-        )
 
 
 def _proportion(path: str, counted: str = "", share: str = "") -> tuple[Column, ...]:
@@ -149,18 +142,21 @@ def _of(proportion: Proportion) -> str:
 
 def _promises(found: Evaluation) -> Table:
     recall = found.takeable_recall
+    named = tr(
+        "A finding names {of} GPUs that could be reclaimed at the end of a window, by their label ({share}).",
+        of=_of(recall),
+        share=Share(recall.share),
+    )
     return Table(
         name="takeable",
         title=tr("Could the GPUs be reclaimed?"),
         question=tr("How many of the GPUs that findings want to reclaim could be reclaimed?"),
-        headline=(
-            tr("No label says whether a GPU could be reclaimed.")
+        headline=tr(
+            "No label says whether a GPU could be reclaimed."
             if found.takeable.takeable.share is None
-            else tr(
-                "{of} GPUs to reclaim could be reclaimed ({share}).",
-                of=_of(found.takeable.takeable),
-                share=Share(found.takeable.takeable.share),
-            )
+            else "{of} GPUs to reclaim could be reclaimed ({share}).",
+            of=_of(found.takeable.takeable),
+            share=Share(found.takeable.takeable.share),
         ),
         columns=(
             column("confidence", tr("confidence"), "grade", lambda score: tr(score.grade), "grade"),
@@ -169,17 +165,7 @@ def _promises(found: Evaluation) -> Table:
         ),
         rows=found.grades,
         notes=(
-            *(
-                [
-                    tr(
-                        "A finding names {of} GPUs that could be reclaimed at the end of a window, by their label ({share}).",
-                        of=_of(recall),
-                        share=Share(recall.share),
-                    )
-                ]
-                if recall.judged
-                else []
-            ),
+            *([named] if recall.judged else []),
             tr(
                 "The label at the last moment of the window counts. A GPU counts once per window and confidence. The releasable GPUs of a pool are a number and are not judged by single GPUs."
             ),
@@ -225,18 +211,18 @@ def _states(found: Evaluation) -> Table:
         name="states",
         title=tr("Do the states agree?"),
         question=tr("Where does the state in the ledger differ from the label?"),
-        headline=(
-            tr("No observed time has a labelled state.")
-            if not states.judged_ms
-            else tr(
-                "{agreed} of {judged} labelled and observed GPU-hours agree ({share}).",
-                agreed=GpuHours(states.agreed_ms),
-                judged=GpuHours(states.judged_ms),
-                share=Share(ratio(states.agreed_ms, states.judged_ms)),
-            )
+        headline=tr(
+            "{agreed} of {judged} labelled and observed GPU-hours agree ({share})."
+            if states.judged_ms
+            else "No observed time has a labelled state.",
+            agreed=GpuHours(states.agreed_ms),
+            judged=GpuHours(states.judged_ms),
+            share=Share(ratio(states.agreed_ms, states.judged_ms)),
         ),
         columns=(
-            column("label", tr("label"), "state", _label_words, str),
+            column(
+                "label", tr("label"), "state", lambda label: state_label(label) if label in STATES else tr(label), str
+            ),
             column("agreed_share", tr("agreed"), "share", lambda label: Share(ratio(*states.labelled(label)))),
             fact("agreed_gpu_hours", "gpu_hours", lambda label: states.labelled(label)[0]),
             fact("judged_gpu_hours", "gpu_hours", lambda label: states.labelled(label)[1]),
@@ -251,10 +237,6 @@ def _states(found: Evaluation) -> Table:
         if states.labels
         else (),
     )
-
-
-def _label_words(label: str) -> str:
-    return state_label(label) if label in STATES else tr(label)
 
 
 def _state_column(states: StateAgreement, state: str) -> Column:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from analytics.decide.actions import Action
 from analytics.decide.lifecycle import action_sentence
-from analytics.decide.reversals import Rate, Reversals
+from analytics.decide.reversals import Reversals
 from analytics.glossary import STATUSES, Term
-from analytics.language.sentences import Amount, Day, Number, Sentence, SentenceList, Share, Span, plain, tr, tr_many
+from analytics.language.sentences import Amount, Day, Sentence, SentenceList, Share, Span, plain, tr, tr_many
 from analytics.quality.model import Stamp
 from analytics.report.parts import ScopedReview
 from analytics.tables.basis import marked
@@ -41,10 +41,14 @@ def _became(review: ScopedReview, finding: Finding) -> str:
 
 def notified(review: ScopedReview, finding: Finding) -> str:
     """Return the number of nudges to the user and the time of the last."""
-    sent = [each for each in review.actions.get(finding.finding_id, ()) if each.kind == "notify"]
+    sent = _nudges(review, finding)
     if not sent:
         return tr("never")
     return tr_many("{number} {time|times}, last on {day}", len(sent), day=Day(sent[-1].time_ms))
+
+
+def _nudges(review: ScopedReview, finding: Finding) -> list[Action]:
+    return [each for each in review.actions.get(finding.finding_id, ()) if each.kind == "notify"]
 
 
 def notes(review: ScopedReview, finding: Finding) -> tuple[str, ...]:
@@ -205,10 +209,6 @@ def all_findings(review: ScopedReview) -> Table:
     A word with an order has its place in the order as value. The value of the confidence is the number of failed
     conditions.
     """
-
-    def notices(finding: Finding) -> int:
-        return sum(each.kind == "notify" for each in review.actions.get(finding.finding_id, ()))
-
     return Table(
         name="all_findings",
         title=tr("All findings"),
@@ -237,7 +237,13 @@ def all_findings(review: ScopedReview) -> Table:
             column("host", tr("host"), "host", lambda each: plain(each.host)),
             *_SIZE,
             _SINCE,
-            column("notified", tr("user nudged"), "count", lambda each: notified(review, each), notices),
+            column(
+                "notified",
+                tr("user nudged"),
+                "count",
+                lambda each: notified(review, each),
+                lambda each: len(_nudges(review, each)),
+            ),
             column(
                 "next_command",
                 tr("next command"),
@@ -303,32 +309,24 @@ def reversals_text(found: Reversals) -> Sentence:
         none = tr("reversals: no finding up to {until} with reclaimable GPUs can be judged", until=until)
         return tr("{sentence} ({number} not observed since)", sentence=none, number=unseen) if unseen else none
     low, high = found.total.interval
+    grades = [
+        tr("{grade} {wrong} of {judged}", grade=tr(grade), wrong=rate.wrong, judged=rate.judged)
+        for grade, rate in found.by_grade.items()
+    ]
     judged = tr_many(
         "reversals: of {number} {finding|findings} up to {until}, {wrong} ({rate}; {low} to {high} at 90 %): {grades}",
         found.n,
         until=until,
-        wrong=_wrong(found),
+        wrong=tr_many(
+            "{number} {was|were} wrong within {horizon}",
+            found.total.wrong,
+            horizon=Span(found.horizon_ms - found.horizon_ms % HOUR_MS),
+        ),
         rate=Share(found.rate, 0),
         low=Share(low, 0),
         high=Share(high, 0),
-        grades=_grades(found),
+        grades=SentenceList(grades, ", "),
     )
     if not unseen:
         return judged
     return tr("{sentence}; {number} not judged, not observed since", sentence=judged, number=unseen)
-
-
-def _wrong(found: Reversals) -> Sentence:
-    return tr_many(
-        "{number} {was|were} wrong within {horizon}",
-        found.total.wrong,
-        horizon=Span(found.horizon_ms - found.horizon_ms % HOUR_MS),
-    )
-
-
-def _grades(found: Reversals) -> SentenceList:
-    def shown(grade: str, rate: Rate) -> Sentence:
-        wrong, judged = Number(rate.wrong), Number(rate.judged)
-        return tr("{grade} {wrong} of {judged}", grade=tr(grade), wrong=wrong, judged=judged)
-
-    return SentenceList([shown(grade, rate) for grade, rate in found.by_grade.items()], ", ")

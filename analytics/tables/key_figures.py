@@ -196,8 +196,9 @@ _MEANINGS = {
 _GOOD = {"active": 1, "observed": 1, "paid": 0}
 
 
-def _of_window(key: str, ledger: LedgerFigures, found: Changes) -> KeyFigure:
+def _of_window(key: str, report: Report) -> KeyFigure:
     """Return a state's share, or the paid or observed amount, with money and GPU-hours below."""
+    ledger, found = report.ledger, report.changes
     currency, is_paid = ledger.money.currency, key == "paid"
     change = found.figures["paid_money" if is_paid else key if key == "observed" else f"{key}_share"]
     amount = paid.now if (paid := found.figures.get(f"{key}_money")) is not None else None
@@ -229,15 +230,11 @@ def _open_between(key: str, ledger: LedgerFigures, totals: Totals) -> str:
     return open_between(ledger.summary, key)
 
 
-def _window_figure(key: str, report: Report) -> KeyFigure:
-    return _of_window(key, report.ledger, report.changes)
-
-
 _MADE_BY: Mapping[str, Callable[[Report], KeyFigure]] = {
     "wasted": lambda report: _wasted(report.ledger, report.recommendations),
     "freed": lambda report: _freed(report.recommendations),
     "cash": lambda report: _cash(report.recommendations),
     "releasable": lambda report: _releasable(report.ledger, report.recommendations),
     "working": lambda report: _working(report.ledger),
-    **{key: partial(_window_figure, key) for key in WINDOW_FIGURES},
+    **{key: partial(_of_window, key) for key in WINDOW_FIGURES},
 }

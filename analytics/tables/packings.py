@@ -26,11 +26,19 @@ def packing_list(recommendations: Recommendations, *, for_people: bool) -> Table
         name="packings",
         title=tr("GPUs that packing frees"),
         question=tr("How many whole cards come free if small workloads share other cards?"),
-        headline=_OF_ALL if for_people else _headline(found),
+        headline=tr("A packing covers the workloads of a whole pool. Choose all teams to see it.")
+        if for_people
+        else _headline(found),
         columns=(
             POOL,
             MODEL,
-            column("kind", tr("by means of"), "words", packing_kind, "kind"),
+            column(
+                "kind",
+                tr("by means of"),
+                "words",
+                lambda each: tr("MIG") if each.kind == MIG else tr("sharing"),
+                "kind",
+            ),
             column("workloads", tr("workloads"), "count", lambda packing: len(packing.workloads)),
             column("gpus", tr("GPUs now"), "count", lambda packing: len(packing.gpus)),
             column("cards", tr("cards needed"), "count", lambda packing: len(packing.cards)),
@@ -54,9 +62,6 @@ def packing_list(recommendations: Recommendations, *, for_people: bool) -> Table
     )
 
 
-_OF_ALL = tr("A packing covers the workloads of a whole pool. Choose all teams to see it.")
-
-
 def _headline(found: Sequence[Packing]) -> str:
     if not found:
         return tr("Packing frees no card: no pool has small workloads that fit on fewer cards.")
@@ -78,10 +83,6 @@ def _frees(packing: Packing) -> str:
         works=workloads,
         cards=cards,
     )
-
-
-def packing_kind(packing: Packing) -> str:
-    return tr("MIG") if packing.kind == MIG else tr("sharing")
 
 
 def _doubts(found: Sequence[Packing]) -> Iterator[str]:
@@ -178,7 +179,12 @@ def packed_cards(packings: Sequence[Packing]) -> Table | None:
         name="packed_cards",
         title=tr("Workloads by card"),
         question=tr("Which workloads would share a card, and how much slower would they run?"),
-        headline=_cards_headline([each.work for each in found], len({each.card.gpu for each in found})),
+        headline=tr_many(
+            "{works} workloads share {number} {card|cards}; the slowest takes at most {factor} times as long.",
+            len({each.card.gpu for each in found}),
+            works=len(found),
+            factor=Number(max(each.work.slowdown.at_most for each in found), 1),
+        ),
         columns=(
             column("card", tr("card"), "gpu", lambda placed: _linked(placed.card.gpu)),
             column("host", tr("host"), "host", lambda placed: plain(placed.card.host)),
@@ -210,15 +216,6 @@ def packed_cards(packings: Sequence[Packing]) -> Table | None:
         rows=tuple(found[:_LISTED]),
         notes=tuple(_cards_notes(len(found))),
         wide=True,
-    )
-
-
-def _cards_headline(workloads: Sequence[PackedWork], cards: int) -> str:
-    return tr_many(
-        "{works} workloads share {number} {card|cards}; the slowest takes at most {factor} times as long.",
-        cards,
-        works=len(workloads),
-        factor=Number(max(each.slowdown.at_most for each in workloads), 1),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import methodcaller
 
 from analytics.language.sentences import GpuHours, Number, Share, from_cents, plain, rounded_span, tr
 from analytics.plan.allocation import FleetAllocation, OwnerNode
@@ -12,7 +13,7 @@ from analytics.states import IDLE_ALLOCATED
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.names import GPU_HOURS, NAME_MOST, account_name, place_name
 from analytics.tables.point_samples import counted_note
-from analytics.tables.table import Cell, Column, Table, column, fact, single
+from analytics.tables.table import Table, column, column_of, fact, single
 from fallow.clock import HOUR_MS, SECOND_MS
 
 _KINDS = {"idle": tr("idle GPUs"), "quota": tr("quota")}
@@ -41,6 +42,7 @@ def _with_parts(row: _OwnerRow) -> Iterator[_OwnerRow]:
 def owner_table(found: FleetAllocation) -> Table:
     """Return a row per organisation, below it its teams, below each team its projects."""
     rows = tuple(row for node in found.tree for row in _with_parts(_OwnerRow(node)))
+    has_money = any(node.account is not None and node.cents is not None for node in found.tree)
     return Table(
         name="allocation",
         title=tr("Who has the GPUs"),
@@ -61,10 +63,20 @@ def owner_table(found: FleetAllocation) -> Table:
             fact("gpu_hours", "gpu_hours", "node.allocated_ms"),
             column("used_gpu_hours", tr("effective"), "gpu_hours", "node.used_ms"),
             column("unused_gpu_hours", tr("wasted"), "gpu_hours", lambda row: _unused_ms(row.node)),
-            *map(_idle, IDLE_ALLOCATED[::-1]),
+            *(
+                column_of("node", fact(f"{state}_gpu_hours", "gpu_hours", methodcaller("state_ms", state)))
+                for state in IDLE_ALLOCATED[::-1]
+            ),
             fact("low_unused_gpu_hours", "gpu_hours", "node.low_unused_ms"),
-            *_money_columns(found),
-            *_waited_columns(found),
+            column(
+                "cost",
+                tr("cost, {currency}", currency=found.currency),
+                "money",
+                lambda row: Number(from_cents(row.node.cents)),
+                audience="all" if has_money else "programs",
+            ),
+            fact("currency", "words", lambda _: found.currency),
+            *(_WAITED if found.waits else ()),
         ),
         rows=rows,
         shown=_LISTED,
@@ -74,40 +86,22 @@ def owner_table(found: FleetAllocation) -> Table:
     )
 
 
-def _money_columns(found: FleetAllocation) -> tuple[Column, ...]:
-    has_money = any(node.account is not None and node.cents is not None for node in found.tree)
-    return (
+_WAITED = tuple(
+    column_of("node.waited", each)
+    for each in (
+        fact("jobs", "count"),
+        fact("waited_hours", "gpu_hours", "job_ms"),
+        column("waited_gpu_hours", tr("queue wait"), "gpu_hours", "gpu_ms"),
         column(
-            "cost",
-            tr("cost, {currency}", currency=found.currency),
-            "money",
-            lambda row: Number(from_cents(row.node.cents)),
-            audience="all" if has_money else "programs",
+            "median_wait_s",
+            tr("median wait"),
+            "number",
+            lambda waited: "" if waited.median_ms is None else rounded_span(waited.median_ms),
+            lambda waited: None if waited.median_ms is None else waited.median_ms / SECOND_MS,
         ),
-        fact("currency", "words", lambda _: found.currency),
     )
-
-
-def _waited_columns(found: FleetAllocation) -> tuple[Column, ...]:
-    """Return the columns of queue waits; none if no job has a submission time."""
-    if not found.waits:
-        return ()
-    return (
-        fact("jobs", "count", "node.waited.jobs"),
-        fact("waited_hours", "gpu_hours", "node.waited.job_ms"),
-        column("waited_gpu_hours", tr("queue wait"), "gpu_hours", "node.waited.gpu_ms"),
-        column("median_wait_s", tr("median wait"), "number", _median, _median_s),
-    )
-
-
-def _median(row: _OwnerRow) -> Cell:
-    median_ms = row.node.waited.median_ms
-    return "" if median_ms is None else rounded_span(median_ms)
-
-
-def _median_s(row: _OwnerRow) -> float | None:
-    median_ms = row.node.waited.median_ms
-    return None if median_ms is None else median_ms / SECOND_MS
+)
+"""Columns where any job has a submission time."""
 
 
 def _headline(found: FleetAllocation) -> str:
@@ -124,10 +118,6 @@ def _headline(found: FleetAllocation) -> str:
         most=GpuHours(_unused_ms(most)),
         name=_name(most),
     )
-
-
-def _idle(state: str) -> Column:
-    return fact(f"{state}_gpu_hours", "gpu_hours", lambda row: row.node.state_ms(state))
 
 
 def _unused_ms(node: OwnerNode) -> float:

@@ -32,7 +32,15 @@ def order_dates(found: Sequence[PoolDemand], drawn: int = 0) -> Table:
         headline=forecast_sentence(found),
         columns=_COLUMNS,
         rows=tuple(found),
-        lines=tuple(_method_sentence(pool) for pool in found),
+        lines=tuple(
+            tr(
+                "{pool}, {model}: {method}",
+                pool=place_name(pool.pool),
+                model=card_name(pool.model),
+                method=_method(pool),
+            )
+            for pool in found
+        ),
         chart=chart,
         chart_note=not_all if chart is not None and len(found) > drawn else "",
         notes=tuple(_notes(found)),
@@ -80,17 +88,8 @@ def _not_full_sentence(known: Sequence[PoolDemand]) -> str:
     )
 
 
-def _method_sentence(pool: PoolDemand) -> str:
-    """Return the method, the reason for it, and its error, as a sentence."""
-    return tr(
-        "{pool}, {model}: {method}",
-        pool=place_name(pool.pool),
-        model=card_name(pool.model),
-        method=_method(pool),
-    )
-
-
 def _method(pool: PoolDemand) -> str:
+    """Return the method, the reason for it, and its error."""
     found = pool.outlook.forecast
     days = Number(found.series.known_days)
     if found.fan is None:
@@ -303,17 +302,9 @@ def _panel(pool: PoolDemand, fan: Fan, days: Sequence[date], places: tuple[Chart
         ),
         (
             *bands,
-            Line(
-                tr("GPUs"),
-                "muted",
-                there,
-                shown=tuple("" if each is None else Number(each, 1) for each in there),
-            ),
-            Line(
-                tr("demand"),
-                "held",
-                observed,
-                shown=tuple("" if each is None else Number(each, 1) for each in observed),
+            *(
+                Line(name, colour, values, shown=tuple("" if each is None else Number(each, 1) for each in values))
+                for name, colour, values in ((tr("GPUs"), "muted", there), (tr("demand"), "held", observed))
             ),
             Line(
                 tr("forecast"),

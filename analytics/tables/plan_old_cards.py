@@ -58,7 +58,7 @@ def old_card_queue(found: OldCards) -> Table:
         question=tr("Which workloads ran on newer cards although one of our older cards would do?"),
         headline=_queue_sentence(found),
         columns=(
-            of_largest(column("user", tr("user"), "user", lambda each: _user_name(each.work.user), "work.user")),
+            of_largest(column("user", tr("user"), "user", _user_name, "work.user")),
             of_largest(column("kind", tr("kind"), "words", lambda each: _KIND_WORDS[each.work.kind], "work.kind")),
             of_largest(column("largest_job", tr("largest job"), "name", lambda each: job_words(each.work), "work.job")),
             column("workloads", tr("workloads"), "count", len),
@@ -86,8 +86,8 @@ def old_card_queue(found: OldCards) -> Table:
     )
 
 
-def _user_name(user: str | None) -> str | None:
-    return None if user is None else plain(user, NAME_MOST)
+def _user_name(each: PlacedWork) -> str | None:
+    return None if each.work.user is None else plain(each.work.user, NAME_MOST)
 
 
 def _gpu_ms(workloads: Sequence[PlacedWork]) -> int:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from analytics.language.sentences import Date, Number, plain, tr, tr_many
 from analytics.money.requests_file import GpuRequest
-from analytics.plan.reallocation import Reallocation, Reason, ServedRequest, TeamBalance, UnservedRequest
+from analytics.plan.reallocation import Reallocation, Reason, ServedRequest, UnservedRequest
 from analytics.plan.supply import Supply
 from analytics.tables.names import NAME_MOST, POOL, TEAM
 from analytics.tables.plan_endings import SOURCE_NAMES, chance_cell, chance_columns
@@ -90,7 +90,7 @@ def _request_columns(numbers: Literal["all", "programs"]) -> tuple[Column, ...]:
 
 
 def cannot_propose(why: str) -> Table:
-    return Table(name="reallocation_wrong", title=_TITLE, question=_QUESTION, headline=why)
+    return Table(name="reallocation_wrong", title=_TITLE, question=_QUESTION, headline=why, wide=True)
 
 
 def _headline(found: Reallocation) -> str:
@@ -214,11 +214,17 @@ def balance_table(found: Reallocation | None) -> Table | None:
     if found is None or found.of_one_team or not found.served:
         return None
     balances = found.balances
+    gained, lost = sum(each.gains for each in balances), sum(each.loses for each in balances)
     return Table(
         name="balance",
         title=tr("Who gains and who loses"),
         question=tr("How many GPUs does each team gain and lose by the proposal?"),
-        headline=_balance_sentence(balances),
+        headline=tr_many(
+            "{number} {GPU changes|GPUs change} hands: {lost} from known teams, {free} without a known team.",
+            gained,
+            lost=lost,
+            free=gained - lost,
+        ),
         columns=(
             TEAM,
             column("gains", tr("gains"), "count"),
@@ -233,16 +239,6 @@ def balance_table(found: Reallocation | None) -> Table | None:
                 "A team loses only GPUs that become free anyway: their work ends, or they are idle. GPUs without a known team are no team's loss."
             ),
         ),
-    )
-
-
-def _balance_sentence(balances: tuple[TeamBalance, ...]) -> str:
-    gained, lost = sum(each.gains for each in balances), sum(each.loses for each in balances)
-    return tr_many(
-        "{number} {GPU changes|GPUs change} hands: {lost} from known teams, {free} without a known team.",
-        gained,
-        lost=lost,
-        free=gained - lost,
     )
 
 

@@ -227,7 +227,7 @@ def replay_answer(base: ReplayBase, outcome: ReplayOutcome, grid: Grid, currency
         columns=figures[:3] if outcome.is_today else figures,
         rows=compared_figures(outcome, grid, currency) if base.check.has_use else (),
         lines=tuple(_lines(base, outcome, currency)) if base.check.has_use else (),
-        notes=(*_assumptions(base), _counted(base), *_homeless(base), *_emitted(outcome, grid)),
+        notes=tuple(_notes(base, outcome, grid)),
         wide=True,
     )
 
@@ -467,7 +467,8 @@ def _freed(outcome: ReplayOutcome, currency: str | None) -> str:
     return tr("{freed} The freed GPU-hours cost {amount}.", freed=freed, amount=worth)
 
 
-def _assumptions(base: ReplayBase) -> Iterator[str]:
+def _notes(base: ReplayBase, outcome: ReplayOutcome, grid: Grid) -> Iterator[str]:
+    """Yield the assumptions, the jobs that count, those that fit nowhere today, and how energy and CO2 are computed."""
     yield tr(
         "A job arrives when it could have started, runs as long as it really ran on as many GPUs, and starts as soon as its pool has room."
     )
@@ -485,11 +486,8 @@ def _assumptions(base: ReplayBase) -> Iterator[str]:
         yield tr(
             "Something other than GPUs delays jobs here: the jobs of a team arrive later by the delays that the first half of the window leaves unexplained."
         )
-
-
-def _counted(base: ReplayBase) -> str:
     jobs = base.rebuilt
-    return tr(
+    yield tr(
         "Replayed jobs: {jobs}; {bare} of them are GPU use without a job. {unasked} other jobs have no submission time. Both arrive when they started. "
         "Left out: {never} jobs that never had GPUs, and {unplaced} jobs without a number of GPUs, without a known pool, or on parts of cards.",
         jobs=jobs.jobs.height,
@@ -498,19 +496,11 @@ def _counted(base: ReplayBase) -> str:
         never=jobs.never_ran,
         unplaced=jobs.unplaced,
     )
-
-
-def _homeless(base: ReplayBase) -> Iterator[str]:
-    """Yield how many jobs fit nowhere today, which no change causes."""
-    if jobs := base.homeless:
+    if base.homeless:
         yield tr_many(
             "{number} {job asks|jobs ask} for more GPUs than today's fleet has for {it. It waits|them. They wait} to the end of the window in both replays, and {does|do} not count as {a job|jobs} that cannot run.",
-            jobs,
+            base.homeless,
         )
-
-
-def _emitted(outcome: ReplayOutcome, grid: Grid) -> Iterator[str]:
-    """Yield how energy and CO2 are computed."""
     rate = grid.kg_per_kwh(*outcome.window)
     if outcome.today.kwh is not None or outcome.then.kwh is not None:
         yield tr(

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from analytics.glossary import state_label
 from analytics.language.sentences import Amount, GpuHours, Number, Share, Span, from_cents, plain, tr
-from analytics.ledger.sampled import Bound, IdleFloors
+from analytics.ledger.sampled import Bound
 from analytics.ledger.summary import OPEN_FROM, Summary, Totals, ratio
-from analytics.money.window_money import Money
 from analytics.report.parts import LedgerFigures
 from analytics.states import UNUSED
 from analytics.tables.table import Table, column
@@ -128,7 +127,7 @@ def point_samples(ledger: LedgerFigures) -> Table | None:
             column("share", tr("share of observed"), "share", totals.share),
         ),
         rows=UNUSED,
-        lines=(_hidden(summary), *_money(ledger.money), *_likely(summary), *_idle(summary), *_floors(ledger.floors)),
+        lines=tuple(_lines(ledger)),
         notes=(
             tr(
                 "Confirmed: between the samples, the energy counter rose as it does for an idle card of this model. Very likely: no counter was read, and the power readings are flat. The remaining time may hide work between samples."
@@ -157,42 +156,28 @@ def _headline(summary: Summary) -> str:
     return tr("{seen} Nothing else confirms {hours} GPU-hours of idle time.", seen=seen, hours=hours)
 
 
-def _hidden(summary: Summary) -> str:
-    """Return how much work samples can miss."""
-    return tr(
+def _lines(ledger: LedgerFigures) -> Iterator[str]:
+    """Yield how much work samples can miss, the cost and the time that they leave open, and the power of idle cards."""
+    summary, samples, floors = ledger.summary, ledger.summary.samples, ledger.floors
+    yield tr(
         "A reading covers at least a sixth of a second. Work between two readings, up to {share} of the time, leaves no trace in utilization.",
-        share=Share(summary.samples.hidden_ratio),
+        share=Share(samples.hidden_ratio),
     )
-
-
-def _money(money: Money) -> Iterator[str]:
-    cents = sum(money.accounts.total.open_cents.values())
-    if cents:
+    if cents := sum(ledger.money.accounts.total.open_cents.values()):
         yield tr(
             "The cost of unused time leaves out {amount} of unconfirmed idle time.",
-            amount=Amount(from_cents(cents), money.currency),
+            amount=Amount(from_cents(cents), ledger.money.currency),
         )
-
-
-def _likely(summary: Summary) -> Iterator[str]:
-    if likely := summary.samples.likely:
+    if likely := samples.likely:
         yield tr(
             "{hours} GPU-hours are very likely idle, unless work runs in step with the readings. {readings}.",
             hours=GpuHours(likely.time_ms),
             readings=likely_idle(likely),
         )
-
-
-def _idle(summary: Summary) -> Iterator[str]:
-    samples, observed_ms = summary.samples, summary.totals.observed_ms
     yield tr(
         "Time without a kernel, including very short pauses: between {low} and {high} of the observed time (95 %).",
-        low=Share(ratio(samples.idle.low_ms, observed_ms)),
-        high=Share(ratio(samples.idle.high_ms, observed_ms)),
+        **_shares(summary.totals, samples.idle),
     )
-
-
-def _floors(floors: IdleFloors | None) -> Iterator[str]:
     models = sorted({*floors.held, *floors.free}) if floors else []
     for model in models:
         floor = floors.of(model) if floors else None

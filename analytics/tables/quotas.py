@@ -51,7 +51,11 @@ def quotas(report: Report) -> Table | None:
                 "hours_above",
                 tr("hours above the quota"),
                 "count",
-                lambda name: _hours_above(of[name]),
+                lambda name: (
+                    tr("{number} of {hours}", number=of[name].hours_above, hours=of[name].hours)
+                    if of[name].hours
+                    else None
+                ),
                 lambda name: of[name].hours_above if of[name].hours else None,
             ),
             fact("hours", "count", lambda name: of[name].hours),
@@ -119,12 +123,6 @@ def _by_gap(named: tuple[str, QuotaUse]) -> tuple[bool, float, str]:
 def _unused_gpus(use: QuotaUse) -> float | None:
     """Return the average unused GPUs of the quota; None if they are not known."""
     return None if use.working_mean is None else use.quota_gpus - use.working_mean
-
-
-def _hours_above(use: QuotaUse) -> str | None:
-    if not use.hours:
-        return None
-    return tr("{number} of {hours}", number=use.hours_above, hours=use.hours)
 
 
 def _bar(use: QuotaUse, longest: float) -> StateBar:

@@ -83,7 +83,7 @@ def recommendations(found: Recommendations, first: int | None = _RANKED_FIRST, *
         columns=_COLUMNS,
         rows=listed,
         shown=first,
-        rest=_left_out(len(listed), first),
+        rest=tr_many("and {number} more {recommendation|recommendations}", len(listed) - (first or 0)),
         notes=(_BASIS,) if listed else (),
         terms=(term("recommendation"), term("releasable")),
         wide=in_brief,
@@ -94,11 +94,6 @@ def recommendations(found: Recommendations, first: int | None = _RANKED_FIRST, *
 _BASIS = tr(
     "Each GPU is in one recommendation. Freed GPU time counts at its price; it becomes money only if GPUs are sold or a purchase is avoided. Cash is rent or running cost that ends. The two figures are never added. Brackets show the lowest and the highest complete week, not a forecast. Rows are ranked by GPU time."
 )
-
-
-def _left_out(number: int, first: int | None) -> str:
-    rest = 0 if first is None else max(0, number - first)
-    return tr_many("and {number} more {recommendation|recommendations}", rest) if rest else ""
 
 
 def to_look_at(found: Recommendations) -> Table | None:
@@ -118,8 +113,8 @@ def to_look_at(found: Recommendations) -> Table | None:
         if listed
         else _more_of_low(found),
         columns=(
-            column("recommendation", tr("recommendation"), "sentence", _linked),
-            column("owner", tr("who acts"), "words", who_acts, "owner"),
+            _DECISION,
+            _OWNER,
             CONFIDENCE,
             _COST,
             marked(GPU_HOURS),
@@ -457,7 +452,7 @@ _DEADLINE = column("deadline", tr("deadline"), "day", lambda each: Date(each.dea
 _NEXT = column("next", tr("next step"), "words", _next, "next_command")
 _COLUMNS = (_DECISION, _OWNER, freed_column(), cash_column(), CONFIDENCE, _GPUS, POOL, _COST, _DEADLINE, _NEXT)
 _IN_BRIEF = ("recommendation", "owner", "freed", "cash", "confidence", "deadline")
-_IN_OVERVIEW = ("recommendation", "owner", "freed", "cash", "confidence", "gpus", "pool", "cost")
+_IN_OVERVIEW = ("recommendation", "owner", "freed", "cash", "confidence")
 _IN_OVERVIEW_FIRST = 6
 
 

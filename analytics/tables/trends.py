@@ -43,7 +43,11 @@ def trends(history: WeekHistory | None) -> Table | None:
         question=tr("What has changed?"),
         headline=_headline(history, known["unused_share"]),
         columns=trend_columns(history),
-        rows=tuple(known[name] for name in _NAMES if name in known and _is_shown(known[name])),
+        rows=tuple(
+            trend
+            for trend in (known[name] for name in _NAMES if name in known)
+            if trend.name not in _ONLY_WHERE_ANY or trend.now or trend.last_week or trend.median_4_weeks
+        ),
         notes=tuple(unfinished(history)),
         wide=True,
     )
@@ -74,10 +78,6 @@ def _headline(history: WeekHistory, unused: Trend) -> str:
             "{share} of the observed time was not used; no change is shown, because last week is not known.", share=now
         )
     return tr("{share} of the observed time was not used, {change} against last week.", share=now, change=changed)
-
-
-def _is_shown(trend: Trend) -> bool:
-    return trend.name not in _ONLY_WHERE_ANY or bool(trend.now or trend.last_week or trend.median_4_weeks)
 
 
 def _name(trend: Trend, currency: str) -> str:

@@ -29,7 +29,7 @@ from dashboard.pages.timeline import connect_strip
 from dashboard.render.panel import panel
 from dashboard.render.series import series_chart
 from dashboard.render.states import legend
-from dashboard.render.tables import facts_list, gpu_link, name_links
+from dashboard.render.tables import address, facts_list, name_links
 from dashboard.series import PageSeries, gpu_series, host_series
 from dashboard.source import LakeSource
 from dashboard.timeline import gpu_timeline
@@ -126,7 +126,7 @@ def _gpu_links(view: View, gpus: Iterable[str]) -> html.Span | None:
     """To each of some GPUs; None where there is none."""
     links: list[Any] = []
     for each in gpus:
-        links += [", "] * bool(links) + [gpu_link(view, each, plain(each, _LETTERS))]
+        links += [", "] * bool(links) + [dcc.Link(plain(each, _LETTERS), href=address(view, "gpu", each))]
     return html.Span(links) if links else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from analytics.language.sentences import tr
@@ -25,10 +26,9 @@ from analytics.tables.plan_reallocation import balance_table, cannot_propose, le
 from analytics.tables.plan_uptake import uptake_table
 from analytics.tables.table import Table
 from analytics.tables.verdicts import pool_verdicts
-from dashboard.error_panels import error_line
 from dashboard.pages.page import Page, PlacedSection, TablesPage, all_findings
+from dashboard.pages.purchase import SectionOf, unless_wrong
 from dashboard.view import View
-from fallow.errors import ConfigError
 
 _DRAWN = 6
 """Pools whose forecast the page draws."""
@@ -110,21 +110,11 @@ def _allocation(view: View) -> FleetAllocation:
     )
 
 
-def _proposal(view: View) -> Reallocation | None:
-    """None without a requests file, and where it cannot be used, which `_request_error` says."""
-    try:
-        return view.whole.reallocation(view.report.scope)
-    except ConfigError:
-        return None
-
-
-def _request_error(view: View) -> Table | None:
-    """What is wrong with the requests file; the rest of the page stands without it."""
-    try:
-        view.whole.reallocation(view.report.scope)
-    except ConfigError as error:
-        return cannot_propose(error_line(view, error))
-    return None
+def _of_proposal(
+    made_by: Callable[[Reallocation | None], Table | None], instead: Callable[[str], Table] | None = None
+) -> SectionOf:
+    """None without a requests file; `instead` says what is wrong with it."""
+    return unless_wrong(lambda view: made_by(view.whole.reallocation(view.report.scope)), instead)
 
 
 ALLOCATION = Page(
@@ -146,13 +136,12 @@ ENDINGS = Page(
     TablesPage(
         (
             PlacedSection(lambda view: endings_table(_allocation(view)), table="below", first=6),
-            PlacedSection(_request_error, wide=True),
-            PlacedSection(lambda view: proposal_table(_proposal(view)), table="below", first=10),
+            PlacedSection(_of_proposal(proposal_table, cannot_propose), table="below", first=10),
         ),
         more=(
-            PlacedSection(lambda view: unserved_table(_proposal(view)), table="below", first=10),
-            PlacedSection(lambda view: balance_table(_proposal(view)), table="below", first=10),
-            PlacedSection(lambda view: left_table(_proposal(view)), table="below", first=10),
+            PlacedSection(_of_proposal(unserved_table), table="below", first=10),
+            PlacedSection(_of_proposal(balance_table), table="below", first=10),
+            PlacedSection(_of_proposal(left_table), table="below", first=10),
         ),
     ),
     question=tr("Which GPUs come free, and who should get them?"),

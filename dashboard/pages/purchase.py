@@ -30,7 +30,7 @@ def _priced(made_by: Callable[[Sequence[PoolPurchase], str], Table | None]) -> S
     return lambda view: made_by(_purchases(view), view.whole.money.currency)
 
 
-def _unless_wrong(made_by: SectionOf, instead: Callable[[str], Table] | None = None) -> SectionOf:
+def unless_wrong(made_by: SectionOf, instead: Callable[[str], Table] | None = None) -> SectionOf:
     """The section; where a site's table cannot be used, what `instead` makes of the reason, so that the rest of the page stands."""
 
     def section(view: View) -> Table | None:
@@ -52,7 +52,7 @@ def _carbon(view: View) -> Carbon:
     return view.whole.plan.carbon(view.report.scope, view.part, asked)
 
 
-internal_prices = _unless_wrong(
+internal_prices = unless_wrong(
     lambda view: (
         None
         if view.report.scope.is_personal
@@ -65,11 +65,11 @@ PURCHASE = Page(
     "/purchase",
     tr("Purchase"),
     TablesPage(
-        (PlacedSection(_unless_wrong(_priced(purchase_mix), cannot_price), table="below"),),
+        (PlacedSection(unless_wrong(_priced(purchase_mix), cannot_price), table="below"),),
         more=(
-            PlacedSection(_unless_wrong(_priced(mix_parts)), table="below", first=12),
+            PlacedSection(unless_wrong(_priced(mix_parts)), table="below", first=12),
             PlacedSection(
-                _unless_wrong(
+                unless_wrong(
                     lambda view: purchase_offers(
                         _purchases(view), view.whole.money.currency, from_ms(view.whole.made_ms).date()
                     )
@@ -88,12 +88,12 @@ ENERGY = Page(
     tr("Energy"),
     TablesPage(
         (
-            PlacedSection(_unless_wrong(_of_carbon(carbon_parts), cannot_rate), table="below"),
-            PlacedSection(_unless_wrong(_of_carbon(carbon_by_team)), table="below", first=8),
+            PlacedSection(unless_wrong(_of_carbon(carbon_parts), cannot_rate), table="below"),
+            PlacedSection(unless_wrong(_of_carbon(carbon_by_team)), table="below", first=8),
         ),
         more=(
-            PlacedSection(_unless_wrong(_of_carbon(parking_power)), table="below", first=12),
-            PlacedSection(_unless_wrong(_of_carbon(better_hours))),
+            PlacedSection(unless_wrong(_of_carbon(parking_power)), table="below", first=12),
+            PlacedSection(unless_wrong(_of_carbon(better_hours))),
         ),
     ),
     question=tr("How much energy and CO2 did the GPUs take?"),

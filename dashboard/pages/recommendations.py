@@ -46,7 +46,6 @@ from dashboard.render.panel import method, panel, section_panel
 from dashboard.render.tables import address, facts_list, section_tables
 from dashboard.source import LakeSource, view_of
 from dashboard.view import Problem, View
-from fallow.errors import UsageError
 
 BY_GPU = "gpu"
 GROUPS = {"": tr("nothing"), BY_GPU: tr("GPU"), "owner": tr("who acts"), "pool": tr("pool")}
@@ -67,15 +66,6 @@ _BETWEEN = "/"
 """In the id of a row of one GPU, between the recommendation and the GPU."""
 
 
-def check_group(group: str) -> str:
-    """The same; raises UsageError for what there is no group of."""
-    if group not in GROUPS:
-        raise UsageError(
-            f"there is no group by '{plain(group)}'", f"take one of {', '.join(filter(None, GROUPS))}, or none"
-        )
-    return group
-
-
 def _shown(view: View, found: Recommendations, group: str) -> GridOf:
     """A row for each ranked one, or for each GPU to act on; those of a group beside one another, and its column first."""
     table = decisions_to_choose(found, lambda each: _hosts(view, each))
@@ -89,11 +79,6 @@ def _shown(view: View, found: Recommendations, group: str) -> GridOf:
             rows=tuple(sorted(table.rows, key=lambda each: order.index(getattr(each, group)))),
         )
     return GridOf(table, lambda each: each.recommendation_id, _WIDTHS_PX)
-
-
-def recommendation_of_row(row_id: str) -> str:
-    """The id of the recommendation that a row is about."""
-    return row_id.partition(_BETWEEN)[0]
 
 
 def detail(view: View, found: Recommendations, recommendation_id: str) -> list[Any]:
@@ -231,13 +216,13 @@ def _rest(view: View, colours: Palette, found: Recommendations, place: int) -> l
 
 def _decisions(view: View, colours: Palette, found: Recommendations) -> html.Section:
     """The table with its groups, and beside it, once a row is chosen, that recommendation with what can be done about it."""
-    section, wrong, group = recommendations(found), [], ""
-    try:
-        group = check_group(view.query.group)
-    except UsageError as error:
-        wrong = [html.P(in_a_line(view.language, error.message, error.hint), className="simulated", role="alert")]
+    section, group, wrong = recommendations(found), _group(view), []
+    if view.query.group != group:
+        groups = f"take one of {', '.join(filter(None, GROUPS))}, or none"
+        said = in_a_line(view.language, f"there is no group by '{plain(view.query.group)}'", groups)
+        wrong = [html.P(said, className="simulated", role="alert")]
     shown, wanted = _shown(view, found, group), view.query.recommendation
-    chosen = [name for name in map(shown.row_id, shown.table.rows) if recommendation_of_row(name) == wanted][:1]
+    chosen = [name for name in map(shown.row_id, shown.table.rows) if name.partition(_BETWEEN)[0] == wanted][:1]
     table = grid(view.language, _GRID, shown, chosen=chosen, one=True, high_rows=True)
     beside = html.Aside(
         [
@@ -288,6 +273,11 @@ def _decisions(view: View, colours: Palette, found: Recommendations) -> html.Sec
         answers=True,
         wide=True,
     )
+
+
+def _group(view: View) -> str:
+    """What the address groups by; nothing where there is no such group."""
+    return view.query.group if view.query.group in GROUPS else ""
 
 
 def _sums(view: View, colours: Palette, found: Recommendations, group: str) -> list[html.Section]:
@@ -400,7 +390,7 @@ def _connect_reserve(app: Any, source: LakeSource) -> None:
 def _after_action(view: View, colours: Palette, chosen: Any, tried: Any) -> list[Any]:
     """The decisions in all places of the page: after an action none of them may show what was before."""
     found = view.report.recommendations
-    group = view.query.group if view.query.group in GROUPS else ""
+    group = _group(view)
     place = tried if tried in range(len(MARGINS)) else MARGINS.index(MARGIN)
     return [
         _shown(view, found, group).rows(view.language),

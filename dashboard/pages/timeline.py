@@ -39,7 +39,7 @@ from dashboard.render.annotations_panel import (
     annotations_panel,
 )
 from dashboard.render.charts import draw_annotations
-from dashboard.render.layout import escaped, layout
+from dashboard.render.layout import layout
 from dashboard.render.panel import graph, panel, section_panel
 from dashboard.render.rows import RowLabel, TimelineRows, blocks, gpu_rows, group_rows
 from dashboard.render.states import legend
@@ -63,6 +63,7 @@ from dashboard.timeline import (
 from dashboard.times import visible, zoom_note
 from dashboard.view import View
 from fallow.clock import SystemClock
+from fallow.outside_text import chart_text
 
 
 def connect_strip(app: Any, graph: str) -> None:
@@ -201,7 +202,7 @@ def _under_pools(view: View, pools: Sequence[str], hosts: Sequence[str]) -> list
 
 
 def _label(view: View, name: str) -> str:
-    return escaped(view, name, _MOST_LETTERS)
+    return chart_text(view.language.shown(name), _MOST_LETTERS)
 
 
 def _of_groups(view: View, colours: Palette, kind: str) -> _Picture:

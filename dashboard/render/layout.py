@@ -6,7 +6,6 @@ from typing import Any
 
 from analytics.tables.palette import Palette
 from dashboard.view import View
-from fallow.outside_text import chart_text
 
 FONT = '-apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", Arial, system-ui, sans-serif'
 """The fonts of the style sheet. `system-ui` is last, since it is a wide font for print on many Linux systems."""
@@ -48,8 +47,3 @@ def separators(view: View) -> str:
     """Return plotly's setting of separators: the decimal mark, then the thousands separator."""
     written = view.language.number(1234.5, 1)
     return f"{written[5]}{written[1]}"
-
-
-def escaped(view: View, cell: Any, most: int = 60) -> str:
-    """Return a cell's text for plotly, with plotly's own markup escaped."""
-    return chart_text(view.language.shown(cell), most)

@@ -87,10 +87,9 @@ def facts_list(facts: Iterable[tuple[str, Any]]) -> html.Dl:
     return html.Dl([html.Div([html.Dt(label), html.Dd(fact)]) for label, fact in facts], className="facts")
 
 
-def scrolling(table: html.Table, labelled_by: str | None = None) -> html.Div:
+def scrolling(table: html.Table, labelled_by: str) -> html.Div:
     """Return a table that scrolls sideways where needed, also by keyboard; `labelled_by` is the id of its heading."""
-    named = {"role": "group", "aria-labelledby": labelled_by} if labelled_by else {}
-    return html.Div(table, className="scroll", tabIndex="0", **named)
+    return html.Div(table, className="scroll", tabIndex="0", role="group", **{"aria-labelledby": labelled_by})
 
 
 def cell_component(view: View, colours: Palette, column: Column, cell: Cell) -> Any:
@@ -125,10 +124,6 @@ def name_component(view: View, text: Any) -> Any:
     if isinstance(text, str) and not isinstance(text, Sentence | SentenceList):
         return html.Bdi(plain(text, NAME_MOST))
     return view.language.shown(text)
-
-
-def gpu_link(view: View, gpu: str, label: str) -> dcc.Link:
-    return dcc.Link(label, href=address(view, "gpu", gpu))
 
 
 def name_links(view: View, kind: str, name: str) -> Any:

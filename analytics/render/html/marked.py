@@ -11,11 +11,6 @@ from analytics.tables.table import Cell, LinkedCell, StateBar
 NAME_MOST = 200
 
 
-def bdi(name: str) -> Markup:
-    """Return a name, isolated from the direction of the text around it."""
-    return Markup("<bdi>{}</bdi>").format(plain(name, NAME_MOST))
-
-
 def marked(cell: Cell, language: Language) -> Markup:
     """Return a cell or a sentence in the reader's language, with isolated names and a word for unknown values."""
     match cell:
@@ -31,7 +26,8 @@ def marked(cell: Cell, language: Language) -> Markup:
             values = {name: _value(value, language) for name, value in cell.values.items()}
             found = Markup(escape(language.form(cell)).format_map(values))  # noqa: S704  # both are escaped
         case str():
-            found = bdi(cell) if cell else Markup()
+            # a name does not change the direction of the text around it
+            found = Markup("<bdi>{}</bdi>").format(plain(cell, NAME_MOST)) if cell else Markup()
         case _:
             found = escape(cell.shown(language))
     return found
