@@ -44,6 +44,7 @@ _LEAST_MS = HOUR_MS // 20
 def accounts_by(group: str, money: Money) -> Table:
     """Return a row per pool, team or other group. A text lists the groups that have GPU time."""
     rows, total, title = priced_accounts(money, group), money.accounts.total, GROUP_TITLES[group][0]
+    adds_up = tr("The amount paid is the sum of the used time (busy and low use) and the other states.")
     shown = len(rows) if group == "day" else sum(row.account.total_ms >= _LEAST_MS for row in rows)
     return Table(
         name=f"accounts_{group}",
@@ -55,7 +56,7 @@ def accounts_by(group: str, money: Money) -> Table:
         shown=shown,
         rest=more_with_hours([row.account.total_ms for row in rows[shown:]]),
         notes=(
-            *(() if total.paid_cents is None else (_SUM,)),
+            *(() if total.paid_cents is None else (adds_up,)),
             *((RANK,) if group in _RANKED else ()),
             *low_note(total.state_ms["low"], total.low_by_sm_ms),
             *unconfirmed_note(sum(total.open_ms.values()) if any(row.account.leaves_open for row in rows) else 0),
@@ -64,9 +65,6 @@ def accounts_by(group: str, money: Money) -> Table:
         terms=(term("efficiency"), term("effective time"), *card_use_terms(money.accounts.total_card_use)),
         wide=True,
     )
-
-
-_SUM = tr("The amount paid is the sum of the used time (busy and low use) and the other states.")
 
 
 def account_total(money: Money) -> Table:

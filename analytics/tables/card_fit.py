@@ -198,7 +198,6 @@ def _percentile(part: str, title: str) -> Column:
 
 
 def _names(row: dict[str, Any], most: int) -> tuple[str, str, str]:
-    """Return the user, the job and the model of a workload."""
     return (
         tr("(unknown user)") if row["user"] is None else plain(row["user"], most),
         tr("no job") if row["job"] is None else plain(row["job"], most),

@@ -16,7 +16,6 @@ from analytics.tables.table import Column, Table, column
 _POINTS, _LISTED = 300, 120
 _STATES = {"allocated": "held", "working": "active"}
 _NAMES = {"allocated": tr("allocated"), "working": tr("busy")}
-_NO_HOUR = tr("The window has no whole hour that was observed.")
 
 
 def gpus_by_hour(report: Report) -> pl.DataFrame:
@@ -47,7 +46,7 @@ def demand_curve(report: Report) -> Table:
             working=Number(levels["working"]),
         )
         if hours.height
-        else _NO_HOUR,
+        else tr("The window has no whole hour that was observed."),
         columns=(
             column("gpus", tr("GPUs at once"), "number", lambda level: Number(level, 0 if level == int(level) else 1)),
             hours_column("allocated", tr("hours with at least this many allocated")),
@@ -104,6 +103,5 @@ def _steps(levels: pl.Series) -> Points:
 
 
 def _levels(hours: pl.DataFrame) -> tuple[float, ...]:
-    """Return the levels of the curves, the highest first, at most _LISTED of them."""
     levels = sorted({each for name in _NAMES for each in hours[name].to_list()}, reverse=True)
     return tuple(levels[:: max(1, -(-len(levels) // _LISTED))])

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from analytics.decide.recommendations import Recommendation, Recommendations
 from analytics.language.sentences import Day, Sentence, SentenceList, Share, Span, plain, tr, tr_many
 from analytics.report.parts import ScopedReview
-from analytics.tables.finding_heading import evidence, heading
+from analytics.tables.finding_heading import heading, reasons
 from analytics.tables.findings import notes, notified, whose
 from analytics.tables.recommendations import decision
 from analytics.tables.table import Cell, Fold, Table
@@ -49,7 +49,7 @@ def _folds(listed: Sequence[Recommendation], review: ScopedReview) -> Iterator[F
         for finding in found[:_FINDINGS] if each.ranked and place < _IN_FULL else ():
             lines.append(_name(finding, review))
             if finding.finding_id not in told and finding is found[0]:
-                lines += _more(finding, review)
+                lines += (*reasons(finding), *_said(finding, review))
             told.add(finding.finding_id)
         if found and found[0].finding_id not in told and review.actions.get(found[0].finding_id):
             lines += _said(found[0], review)
@@ -100,14 +100,6 @@ def _name(finding: Finding, review: ScopedReview) -> Sentence:
         *([tr("notified: {when}", when=told)] if told != tr("never") else []),
     ]
     return tr("{what} ({details})", what=name, details=SentenceList(details, ", "))
-
-
-def _more(finding: Finding, review: ScopedReview) -> Iterator[str]:
-    """Yield the finding's numbers, failed conditions and notes."""
-    yield evidence(finding)
-    if finding.confidence.failed:
-        yield tr("less certain because {reasons}", reasons=SentenceList(finding.confidence.failed))
-    yield from _said(finding, review)
 
 
 def _said(finding: Finding, review: ScopedReview) -> Iterator[str]:

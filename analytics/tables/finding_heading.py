@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from analytics.language.sentences import Amount, Sentence, SentenceList, plain, tr, tr_many
 from analytics.report.parts import ScopedReview
 from analytics.rules import RULES
@@ -63,3 +65,10 @@ def evidence(finding: Finding) -> SentenceList:
         else:
             parts.append(f"{key.replace('_', ' ')} {shown_plainly(known.pop(key))}")
     return SentenceList(parts)
+
+
+def reasons(finding: Finding) -> Iterator[str]:
+    """Yield the known values, and the failed conditions."""
+    yield evidence(finding)
+    if finding.confidence.failed:
+        yield tr("less certain because {reasons}", reasons=SentenceList(finding.confidence.failed))

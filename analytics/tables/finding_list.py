@@ -11,7 +11,7 @@ from analytics.inventory import Inventory
 from analytics.language.sentences import GpuHours, Number, Sentence, SentenceList, Span, plain, tr, tr_many
 from analytics.quality.model import Stamp
 from analytics.tables.basis import basis_fact, marked
-from analytics.tables.finding_heading import ENDED, cost_of, evidence, heading, label_of_wanted, user_name
+from analytics.tables.finding_heading import ENDED, cost_of, heading, label_of_wanted, reasons, user_name
 from analytics.tables.names import CONFIDENCE, GPU_HOURS, GPUS, HOST, RULE
 from analytics.tables.table import (
     Cell,
@@ -224,17 +224,15 @@ def totals_by_rule(found: Sequence[Finding]) -> Table | None:
 
 def finding_folds(found: Sequence[Finding], inventory: Inventory, *, whole: bool = False) -> Table | None:
     """Return the evidence and the next command of each finding; `whole` shortens nothing. None without findings."""
-    return (
-        Table(
-            name="evidence",
-            title=tr("Evidence of each finding"),
-            question=tr("What is the evidence for each finding, and how certain is it?"),
-            headline="",
-            folds=tuple(_fold(each, inventory, whole=whole) for each in found),
-            wide=True,
-        )
-        if found
-        else None
+    if not found:
+        return None
+    return Table(
+        name="evidence",
+        title=tr("Evidence of each finding"),
+        question=tr("What is the evidence for each finding, and how certain is it?"),
+        headline="",
+        folds=tuple(_fold(each, inventory, whole=whole) for each in found),
+        wide=True,
     )
 
 
@@ -262,15 +260,8 @@ def _facts(finding: Finding, inventory: Inventory, most: int | None) -> Iterator
     others = [gpu for gpu in finding.gpus if gpu not in own]
     named = _names(others, finding, inventory, most)
     if own:
-        yield (
-            label_of_wanted(finding),
-            tr(
-                "{gpus} ({part} of {all})",
-                gpus=_names(own, finding, inventory, None),
-                part=len(own),
-                all=len(finding.gpus),
-            ),
-        )
+        names = _names(own, finding, inventory, None)
+        yield label_of_wanted(finding), tr("{gpus} ({part} of {all})", gpus=names, part=len(own), all=len(finding.gpus))
     else:
         yield label_of_wanted(finding), tr("none at present")
         yield tr("observed on"), named
@@ -286,9 +277,7 @@ def _facts(finding: Finding, inventory: Inventory, most: int | None) -> Iterator
 
 
 def _lines(finding: Finding, most: int | None) -> Iterator[str]:
-    yield evidence(finding)
-    if finding.confidence.failed:
-        yield tr("less certain because {reasons}", reasons=SentenceList(finding.confidence.failed))
+    yield from reasons(finding)
     for note in finding.notes:
         yield tr(
             "{label}: {value}", label=tr("note"), value=plain(note, most or 100_000) if type(note) is str else note

@@ -21,8 +21,6 @@ from fallow.actors import LINK, PERSON
 from fallow.clock import HOUR_MS
 
 _LISTED = 4
-_REASON_MOST = 200
-_COMMAND_MOST = 4000
 
 
 def by_cost(findings: Iterable[Finding]) -> list[Finding]:
@@ -200,7 +198,6 @@ CATEGORY_NAMES = {
     "coverage": tr("not observed"),
 }
 """Short words for each category of findings."""
-_STATUS_ORDER = tuple(STATUSES)
 
 
 def all_findings(review: ScopedReview) -> Table:
@@ -231,7 +228,7 @@ def all_findings(review: ScopedReview) -> Table:
                 tr("status"),
                 "state",
                 lambda each: tr(each.status),
-                lambda each: _STATUS_ORDER.index(each.status),
+                lambda each: [*STATUSES].index(each.status),
                 json_type="integer",
             ),
             column("host", tr("host"), "host", lambda each: plain(each.host)),
@@ -248,7 +245,7 @@ def all_findings(review: ScopedReview) -> Table:
                 "next_command",
                 tr("next command"),
                 "words",
-                lambda each: plain(each.next_command, _COMMAND_MOST) or ENDED,
+                lambda each: plain(each.next_command, 4000) or ENDED,
             ),
             column(
                 "category",
@@ -287,7 +284,7 @@ def _hidden(review: ScopedReview, finding: Finding) -> str:
     until = None if last.expires_ms is None else Day(last.expires_ms - 1)  # an end is the first moment after
     if not _may_name(review, last):
         return tr("no end date") if until is None else tr("until {day}", day=until)
-    reason = plain(last.reason, _REASON_MOST) if last.reason else tr("no reason given")
+    reason = plain(last.reason, 200) if last.reason else tr("no reason given")
     if until is None:
         return tr("{reason} ({actor})", reason=reason, actor=last.by)
     return tr("{reason} ({actor}, until {day})", reason=reason, actor=last.by, day=until)

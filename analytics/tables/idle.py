@@ -25,10 +25,6 @@ class CountedIdleTime(NamedTuple):
     gpu_ms: float
 
 
-_HELD = tr("held idle, GPU-hours")
-_ZERO = tr("0 % utilization with or without a user, share of the observed time")
-
-
 def idle(ledger: LedgerFigures) -> Table:
     """Return held idle time, and time at 0 % with or without a user, by the shortest interval that counts."""
     totals, zero = ledger.summary.totals, ledger.summary.idle
@@ -49,8 +45,9 @@ def idle(ledger: LedgerFigures) -> Table:
 
     hours_column = marked(GPU_HOURS, unconfirmed)
     share_column = marked(column("share", tr("share of observed"), "share", share), unconfirmed)
-    held_panel = _panel(_HELD, "held", hours_column, held_rows)
-    zero_panel = _panel(_ZERO, "free", share_column, zero_rows, ceiling=1.0)
+    held_panel = _panel(tr("held idle, GPU-hours"), "held", hours_column, held_rows)
+    zero_title = tr("0 % utilization with or without a user, share of the observed time")
+    zero_panel = _panel(zero_title, "free", share_column, zero_rows, ceiling=1.0)
     return Table(
         name="idle",
         title=tr("Idle time by definition"),
@@ -73,7 +70,6 @@ def idle(ledger: LedgerFigures) -> Table:
 
 
 def _panel(title: str, state: str, figure: Column, rows: Sequence[CountedIdleTime], ceiling: float = 0.0) -> Panel:
-    """Return a panel with a bar and a figure per row."""
     bars = Bars("", state, **drawn(figure, rows))
     places = tuple(ChartPlace(_at_least(row), figure=cell) for row, cell in zip(rows, bars.shown, strict=True))
     return Panel(title, (bars,), places, lying=True, ceiling=ceiling)

@@ -76,7 +76,6 @@ def _unused_ms(job: JobUse) -> float:
 
 
 def _name(job: JobUse) -> str:
-    """Return the job's name, or words for time without one."""
     if job.name is not None:
         return plain(job.name)
     return tr("a GPU shared with other users") if job.shared else tr("no job")

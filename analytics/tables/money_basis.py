@@ -72,7 +72,6 @@ def price_source(price: Price) -> str:
 
 
 def _notes(money: Money) -> Iterator[str]:
-    """Yield notes about the prices for readers of the costs."""
     listed = {gpu for each in money.basis if each.price and each.price.origin == "catalog" for gpu in each.names}
     if listed:
         yield tr_many(
@@ -144,7 +143,6 @@ def energy_sentences(money: Money) -> list[str]:
 
 
 def _co2(money: Money) -> str:
-    """Return the CO2 of the energy, and the carbon intensity behind it."""
     intensity, carbon = money.grid.intensity, money.carbon
     if intensity is None or carbon is None or carbon.co2_kg is None:
         return tr("its CO2 is not known")
@@ -160,7 +158,6 @@ def _co2(money: Money) -> str:
 
 
 def _energy_origin(counter_share: float | None) -> Sentence:
-    """Return the source of the energy figures, where it is known."""
     if counter_share == 1:
         return tr("by the GPUs' own counters")
     if counter_share is None or counter_share == 0:

@@ -111,7 +111,6 @@ def _notes(found: Sequence[Packing]) -> Iterator[str]:
         )
 
 
-_NAMES = ("user", "account", "job")
 PACKING_COLUMNS = (
     fact("packing_id", "words", nullable=False),
     fact("recommendation_id", "recommendation", about="The decision to pack, which says what it is worth a year."),
@@ -145,7 +144,7 @@ PACKING_COLUMNS = (
             rows_column(
                 "workloads",
                 (
-                    *(fact(name, "words") for name in _NAMES),
+                    *(fact(name, "words") for name in ("user", "account", "job")),
                     fact("host", "host"),
                     fact("gpu", "gpu", about="Where it is now."),
                     *(fact(name, "number") for name in ("gpu_ms", "memory_bytes", "busy_pct", "sm_pct")),
@@ -230,7 +229,6 @@ def _known(name: str | None, unknown: str) -> str:
 
 
 def _percentile(key: str, title: str, path: str) -> Column:
-    """Return a column of the percents at `path` as a share."""
     return column_of(path, column(key, title, "share", lambda percent: percent / 100, digits=0))
 
 

@@ -145,7 +145,6 @@ def chance_cell(chance: Chance | None) -> Cell:
 
 
 def _chart(rows: Sequence[Ending], calendar: Endings) -> Chart:
-    """Return the chart of GPUs that have become free by each day."""
     days = [calendar.today + timedelta(number) for number in range(calendar.days + 1)]
     free = tuple(float(sum(len(each.gpus) for each in rows if each.day <= day)) for day in days)
     line = Line(tr("GPUs freed"), "active", free, shown=tuple(map(Number, free)))

@@ -12,6 +12,8 @@ from analytics.plan.seen_work import CardOption
 from analytics.tables.names import NAME_MOST, amount_column
 from analytics.tables.table import Cell, Column, Table, column, fact, single
 
+_TITLE = tr("Memory that the model needs")
+_QUESTION = tr("How much memory does this model need?")
 _UNPRICED = 8
 """Cards without a known price that a document lists after the cards with one."""
 _PARTS = {
@@ -91,8 +93,8 @@ def memory_table(found: ModelFit) -> Table:
     columns = [_memory_column(form, need) for form, need in found.forms]
     return Table(
         name="memory",
-        title=tr("Memory that the model needs"),
-        question=tr("How much memory does this model need?"),
+        title=_TITLE,
+        question=_QUESTION,
         headline=_need_sentence(found),
         columns=(column("part", tr("used for"), "words", _PARTS.get, str), *columns),
         rows=tuple(part for part in _PARTS if any(each.value(part) is not None for each in columns)),
@@ -140,12 +142,7 @@ def missing_model(name: str, lacks: Sequence[str], uneven: str | None) -> tuple[
         why = tr(
             "{name} is not estimated: no formula here knows layers with {key}. Give --params.", name=called, key=uneven
         )
-    words = Table(
-        name="memory",
-        title=tr("Memory that the model needs"),
-        question=tr("How much memory does this model need?"),
-        headline=why,
-    )
+    words = Table(name="memory", title=_TITLE, question=_QUESTION, headline=why)
     columns = (
         fact("name", "name", str),
         fact("missing_keys", "words", lambda _: list(lacks), "array"),
@@ -257,24 +254,24 @@ def option_words(option: CardOption) -> str:
 
 
 def _need_sentence(found: ModelFit) -> str:
+    need: dict[str, str | Bytes] = {
+        "model": _model_words(found),
+        "size": Bytes(found.need.total),
+        "low": Bytes(found.need.total * (1 - ERROR)),
+        "high": Bytes(found.need.high),
+    }
     if isinstance(found.work, Serving):
         return tr(
             "{model} in {bits} bits needs about {size} (within {share}: {low} to {high}) to serve {requests} requests of {tokens} tokens at once.",
-            model=_model_words(found),
+            **need,
             bits=found.work.bits,
-            size=Bytes(found.need.total),
             share=Share(ERROR, 0),
-            low=Bytes(found.need.total * (1 - ERROR)),
-            high=Bytes(found.need.high),
             requests=found.work.requests,
             tokens=found.work.context,
         )
     return tr(
         "{model} needs about {size} on one card ({low} to {high}) for {method} on {batch} x {tokens} tokens.",
-        model=_model_words(found),
-        size=Bytes(found.need.total),
-        low=Bytes(found.need.total * (1 - ERROR)),
-        high=Bytes(found.need.high),
+        **need,
         method=_METHOD_WORDS[found.work.method],
         batch=found.work.batch,
         tokens=found.work.sequence,

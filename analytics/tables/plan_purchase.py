@@ -89,12 +89,11 @@ def _parts_sentence(mixed: Sequence[PoolPurchase]) -> str:
         sum(part.gpus for mix in _mixes(mixed) for part in mix.parts if part.option.offer.kind == kind)
         for kind in KINDS
     )
-    parts = [
-        tr_many("{number} current {GPU|GPUs}", own) if own else "",
-        tr_many("{number} bought", bought) if bought else "",
-        tr_many("{number} reserved", reserved) if reserved else "",
+    known = [
+        *([tr_many("{number} current {GPU|GPUs}", own)] if own else []),
+        *([tr_many("{number} bought", bought)] if bought else []),
+        *([tr_many("{number} reserved", reserved)] if reserved else []),
     ]
-    known = [part for part in parts if part]
     if rented or spot:
         known.append(tr("the others rented by the hour") if known else tr("all rented by the hour"))
     return SentenceList(known or [tr("no GPUs")], ", ")

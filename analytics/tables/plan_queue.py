@@ -82,20 +82,15 @@ def _headline(waits: QueueWaits, whole: WaitGroup) -> str | SentenceList:
     if not whole.wait_ms:
         return tr("No job waited. Jobs counted: {number}.", number=whole.jobs)
     shares = {name: Share(whole.share_of(causes)) for name, causes in _cause_groups().items()}
-    parts = [
-        tr(
-            "Jobs waited {hours} hours in the queue: {share} because GPUs were short",
-            hours=GpuHours(whole.wait_ms),
-            share=shares[SHORTAGE],
-        )
-    ]
+    short = tr(
+        "Jobs waited {hours} hours in the queue: {share} because GPUs were short",
+        hours=GpuHours(whole.wait_ms),
+        share=shares[SHORTAGE],
+    )
+    parts = [short]
     if any(whole.cause_ms[cause] for cause in KEPT_BACK):
-        parts.append(
-            tr(
-                "{share} because of a limit, a hold, a reservation or a drained host",
-                share=shares["kept_back"],
-            )
-        )
+        kept_back = shares["kept_back"]
+        parts.append(tr("{share} because of a limit, a hold, a reservation or a drained host", share=kept_back))
     if whole.cause_ms[UNKNOWN]:
         parts.append(tr("{share} for unknown reasons", share=shares[UNKNOWN]))
     parts.append(tr("{share} while idle GPUs could have served them.", share=shares["idle"]))
@@ -110,7 +105,6 @@ def _cause_groups() -> dict[str, tuple[str, ...]]:
 
 
 def _chart(whole: WaitGroup) -> Chart:
-    """Return a chart of the hours of every cause, on one scale."""
     looks = {
         "idle": (tr("queue wait (hours) while idle GPUs could have served the jobs"), "held"),
         "kept_back": (tr("queue wait (hours) because of a limit, a hold, a reservation or a drained host"), "reserved"),

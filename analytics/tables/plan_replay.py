@@ -72,7 +72,6 @@ def replay_tables(base: ReplayBase, outcome: ReplayOutcome, money: Money) -> tup
 
 
 def _about(outcome: ReplayOutcome, money: Money) -> tuple[Table, ...]:
-    """Return the ended jobs by user, who gains and what cannot run."""
     found = (
         ended_jobs(outcome.cuts, money.currency),
         who_gains(outcome, "team"),
@@ -538,7 +537,6 @@ def who_gains(outcome: ReplayOutcome, by: str) -> Table | None:
 
 
 def _today_and_then(today: Cell, then: Cell) -> Cell:
-    """Return both values, or one where both are the same."""
     if not isinstance(today, Quantity) or not isinstance(then, Quantity) or today == then:
         return today
     return tr("{today}, then {then}", today=today, then=then)

@@ -16,7 +16,7 @@ from analytics.tables.off_peak import OFF_PEAK_COLUMNS
 from analytics.tables.packings import PACKING_COLUMNS
 from analytics.tables.people import people_columns
 from analytics.tables.recommendations import DECISIONS, VALUES
-from analytics.tables.table import column_of, entries_column, fact, flag, record_column, rows_column
+from analytics.tables.table import Column, column_of, entries_column, fact, flag, record_column, rows_column
 from analytics.tables.trends import trend_columns
 from analytics.tables.verdicts import POOL_DEMAND
 from analytics.tables.weeks import week_columns
@@ -33,6 +33,12 @@ def with_notes(review: ScopedReview, found: Sequence[Finding]) -> list[Finding]:
 def for_reading(review: ScopedReview, *, is_all: bool) -> list[Finding]:
     """Return the findings for programs, with the status of snoozed ones. Low confidence is included only on request."""
     return with_notes(review, review.findings if is_all else review.sure)
+
+
+def _findings(key: str, part: str, about: str = "") -> Column:
+    return rows_column(
+        key, FINDING_COLUMNS, lambda report: with_notes(report.review, getattr(report.review, part)), about
+    )
 
 
 def _notified(review: ScopedReview) -> Mapping[str, list[str]]:
@@ -123,12 +129,7 @@ REPORT_COLUMNS = (
         "breakdown.by",
         "The same totals by pool, model, day of the report's time zone, and user.",
     ),
-    rows_column(
-        "findings",
-        FINDING_COLUMNS,
-        lambda report: with_notes(report.review, report.review.shown),
-        "Those that are not snoozed, what can be taken back first.",
-    ),
+    _findings("findings", "shown", "Those that are not snoozed, what can be taken back first."),
     entries_column(
         "notified",
         fact("", "moment", json_type="array"),
@@ -142,16 +143,13 @@ REPORT_COLUMNS = (
         "asked.week",
         "Null where the window is no week.",
     ),
-    record_column(
-        "scope",
-        SCOPE_COLUMNS,
-        about="What the report is narrowed to; null is everything.",
-    ),
+    record_column("scope", SCOPE_COLUMNS, about="What the report is narrowed to; null is everything."),
     fact(
         "timezone",
         "words",
         lambda report: str(report.asked.zone),
-        about="IANA name of the zone of weeks.",
+        None,
+        "IANA name of the zone of weeks.",
         nullable=False,
     ),
     rows_column(
@@ -196,11 +194,10 @@ REPORT_COLUMNS = (
         lambda report: report.off_peak or (),
         "Hours of the week in which GPUs of a pool were not needed in nine weeks of ten.",
     ),
-    rows_column("snoozed", FINDING_COLUMNS, lambda report: with_notes(report.review, report.review.snoozed)),
-    rows_column(
+    _findings("snoozed", "snoozed"),
+    _findings(
         "ended",
-        FINDING_COLUMNS,
-        lambda report: with_notes(report.review, report.review.ended),
+        "ended",
         "What became of last week's findings: the reversed ones, then the closed ones and those not seen to the end.",
     ),
     entries_column(

@@ -238,6 +238,7 @@ def column(  # one name for each attribute
     json_type: JsonType | None = None,
     audience: Literal["all", "people", "programs"] = "all",
     digits: int | None = None,
+    nullable: bool = True,
 ) -> Column:
     """Return a column that reads a value from a row.
 
@@ -245,7 +246,7 @@ def column(  # one name for each attribute
     and the keys of mappings; if one of them is None, the value is None. The empty path is the row.
     """
     other = _at(machine) if isinstance(machine, str) else machine
-    return Column(key, title, kind, _reader(key, read), other, json_type, audience, digits)
+    return Column(key, title, kind, _reader(key, read), other, json_type, audience, digits, nullable=nullable)
 
 
 def fact(
@@ -258,8 +259,7 @@ def fact(
     nullable: bool = True,
 ) -> Column:
     """Return a column for programs, which reads like `column`. `about` describes it in the JSON Schema."""
-    made = column(key, about, kind, read, json_type=json_type, audience="programs")
-    return replace(made, nullable=nullable)
+    return column(key, about, kind, read, json_type=json_type, audience="programs", nullable=nullable)
 
 
 def flag(key: str, read: str | Callable[[Any], object] | None = None, about: str = "") -> Column:

@@ -132,14 +132,13 @@ VALUE_COLUMNS = (
 )
 """Columns of a `Value`."""
 
-_WEEKS_COLUMNS = (
-    fact("since", "moment", lambda weeks: weeks[-1][0]),
-    fact("until", "moment", lambda weeks: weeks[0][1]),
-    fact("weeks", "count", len),
-)
 VALUE_WEEKS = record_column(
     "value_weeks",
-    _WEEKS_COLUMNS,
+    (
+        fact("since", "moment", lambda weeks: weeks[-1][0]),
+        fact("until", "moment", lambda weeks: weeks[0][1]),
+        fact("weeks", "count", len),
+    ),
     lambda found: found.weeks or None,
     "The complete weeks that every yearly figure rests on, whatever the window. Null below one.",
 )

@@ -70,7 +70,6 @@ def week_columns(currency: str) -> tuple[Column, ...]:
 
 
 def _week_of(annotation: Annotation, shown: Sequence[WeekFigures]) -> int | None:
-    """Return the place of the week that contains an annotation."""
     at_ms = annotation.at_ms
     return next((place for place, each in enumerate(shown) if each.week.since_ms <= at_ms < each.week.until_ms), None)
 

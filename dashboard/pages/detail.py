@@ -123,7 +123,6 @@ def _nothing(view: View, sentence: str) -> html.Div:
 
 
 def _gpu_links(view: View, gpus: Iterable[str]) -> html.Span | None:
-    """To each of some GPUs; None where there is none."""
     links: list[Any] = []
     for each in gpus:
         links += [", "] * bool(links) + [dcc.Link(plain(each, _LETTERS), href=address(view, "gpu", each))]

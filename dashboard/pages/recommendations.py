@@ -337,7 +337,6 @@ def what_if_panel(view: View, colours: Palette, given: FleetDemand, margin: floa
 
 
 def _what_if(view: View, colours: Palette, given: FleetDemand, section: Table) -> list[Any]:
-    """One reserve by pool, and all of them beside one another."""
     compared = reserves_compared(given)
     return [
         *section_tables(view, colours, section),

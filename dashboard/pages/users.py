@@ -37,7 +37,6 @@ _EVERYBODY = TablesPage(
 
 
 def _content(view: View, colours: Palette) -> html.Div:
-    """Everybody; with `?user=NAME` one of them."""
     if view.query.user:
         back = dcc.Link(tr("All users"), href="/users" + view.query.on_every_page.search)
         own = _one_user(view, colours, view.query.user)

@@ -239,7 +239,6 @@ def _saving(view: View) -> list[Any]:
 
 
 def _done(view: View, name: str, chosen: str, *, is_removed: bool) -> str:
-    """Save or remove a scenario, and return the sentence that says so."""
     now_ms = SystemClock().now_ms()
     if is_removed:
         return tr("{name} is removed.", name=plain(withdraw_scenario(view, name, now_ms).name))
