@@ -21,7 +21,6 @@ class JobUse:
     shared: bool
     """True on GPUs that others hold as well, where the job is unknown."""
     gpus: tuple[str, ...]
-    hosts: tuple[str, ...]
     state_ms: Mapping[str, float]
     """GPU time by state; the user's share of it."""
     first_ms: int
@@ -52,7 +51,6 @@ def _job(rows: pl.DataFrame, costs: Costs) -> JobUse:
         name=rows["job"][0],
         shared=rows["shared"][0],
         gpus=tuple(sorted(set(rows["gpu"].to_list()))),
-        hosts=tuple(sorted(set(rows["host"].to_list()))),
         state_ms={state: float(sums.get(state, 0.0)) for state in ALLOCATED},
         first_ms=min(rows["time"].to_list()),
         last_ms=max(rows["end"].to_list()),

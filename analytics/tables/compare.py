@@ -6,7 +6,7 @@ from collections.abc import Callable
 from operator import attrgetter
 
 from analytics.language.sentences import Amount, Moment, Number, SentenceList, Share, tr
-from analytics.report.compare import FIGURES, Compared, Comparison, Comparisons
+from analytics.report.compare import FIGURES, Compared, Comparisons
 from analytics.report.coverage import WHOLE_FROM
 from analytics.tables.ledger_columns import SCOPE_COLUMNS, WINDOW_COLUMNS
 from analytics.tables.names import place_name
@@ -17,6 +17,8 @@ _NOT_COMPARED = tr("not compared")
 
 def comparison(found: Comparisons) -> Table:
     """Return a row per key figure."""
+    now, before = found.whole.now.seen, found.whole.before.seen
+    in_length = tr("The windows differ in length, so sums have no difference. Shares and means do.")
     return Table(
         name="comparison",
         title=tr("Both windows by figure"),
@@ -27,7 +29,16 @@ def comparison(found: Comparisons) -> Table:
             *FIGURE_COLUMNS,
         ),
         rows=tuple(found.whole.figures.values()),
-        notes=(_windows(found.whole), *_refusals(found.whole)),
+        notes=(
+            tr(
+                "This window: {since} to {until}. The other: {other_since} to {other_until}.",
+                since=Moment(now.since_ms),
+                until=Moment(now.until_ms),
+                other_since=Moment(before.since_ms),
+                other_until=Moment(before.until_ms),
+            ),
+            *((in_length,) if found.whole.is_comparable and not found.whole.is_as_long else ()),
+        ),
         wide=True,
     )
 
@@ -105,22 +116,6 @@ def _headline(found: Comparisons) -> str:
     difference = share.difference or 0.0
     verdict = tr("Better") if difference < 0 else tr("Worse") if difference > 0 else tr("The same")
     return tr("{verdict}: {figures}.", verdict=verdict, figures=SentenceList(figures, "; "))
-
-
-def _windows(both: Comparison) -> str:
-    return tr(
-        "This window: {since} to {until}. The other: {other_since} to {other_until}.",
-        since=Moment(both.now.seen.since_ms),
-        until=Moment(both.now.seen.until_ms),
-        other_since=Moment(both.before.seen.since_ms),
-        other_until=Moment(both.before.seen.until_ms),
-    )
-
-
-def _refusals(both: Comparison) -> list[str]:
-    if both.is_comparable and not both.is_as_long:
-        return [tr("The windows differ in length, so sums have no difference. Shares and means do.")]
-    return []
 
 
 def _most_changed(found: Comparisons) -> str:

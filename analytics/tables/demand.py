@@ -28,6 +28,7 @@ def demand_curve(report: Report) -> Table:
     """Return allocated and busy GPUs, the highest hour first."""
     hours = gpus_by_hour(report)
     there = max(hours["there"].to_list(), default=0.0)
+    gpus = sorted({each for name in _NAMES for each in hours[name].to_list()}, reverse=True)
     levels = {name: max(hours[name].to_list(), default=0.0) for name in _NAMES}
 
     def hours_column(name: str, title: str) -> Column:
@@ -52,7 +53,7 @@ def demand_curve(report: Report) -> Table:
             hours_column("allocated", tr("hours with at least this many allocated")),
             hours_column("working", tr("hours with at least this many busy")),
         ),
-        rows=_levels(hours),
+        rows=tuple(gpus[:: max(1, -(-len(gpus) // _LISTED))]),
         chart=_chart(hours, there) if hours.height else None,
         notes=tuple(_notes(report, hours)) if hours.height else (),
     )
@@ -100,8 +101,3 @@ def _steps(levels: pl.Series) -> Points:
     gpus = thin["gpus"].to_list()
     shares = [0.0, *(round(100 * each / total, 2) for each in thin["hours"].to_list())]
     return tuple(zip(shares, [gpus[0], *gpus], strict=True))
-
-
-def _levels(hours: pl.DataFrame) -> tuple[float, ...]:
-    levels = sorted({each for name in _NAMES for each in hours[name].to_list()}, reverse=True)
-    return tuple(levels[:: max(1, -(-len(levels) // _LISTED))])

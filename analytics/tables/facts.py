@@ -58,7 +58,9 @@ def facts(heading: Heading, ledger: LedgerFigures, language: Language) -> list[t
         tr("time zone"): str(heading.zone),
         tr("fleet"): tr("{gpus} on {hosts}", gpus=gpus, hosts=hosts),
         tr("observed"): observed(ledger, heading.week),
-        SILENT_HOSTS: _silent(seen.silent),
+        SILENT_HOSTS: tr("{hosts}; no sum includes the time after that", hosts=silent_host_names(seen.silent))
+        if seen.silent
+        else tr("none"),
         tr("thresholds"): tr(
             "held idle after {held}, finding after {finding}; low use below {low} %",
             held=Span(settings.idle_after_ms),
@@ -103,12 +105,6 @@ def outside(seen: Seen) -> list[Sentence]:
         return []
     hours = GpuHours(seen.outside_ms)
     return [tr("no sum includes {hours} GPU-hours before a host's first row or after its last", hours=hours)]
-
-
-def _silent(hosts: Sequence[Silent]) -> str:
-    if not hosts:
-        return tr("none")
-    return tr("{hosts}; no sum includes the time after that", hosts=silent_host_names(hosts))
 
 
 def silent_host_names(hosts: Sequence[Silent]) -> SentenceList:

@@ -56,11 +56,6 @@ def _cost_title(currency: str | None) -> str:
     return tr("cost, {currency}", currency=plain(currency)) if currency else tr("cost")
 
 
-def _evidence(finding: Finding) -> dict[str, object]:
-    found = finding.evidence
-    return {"since": format_ms(found.since_ms), "until": format_ms(found.until_ms), **found.numbers}
-
-
 FINDING_COLUMNS = (
     column("finding_id", tr("finding"), "finding"),
     RULE,
@@ -83,7 +78,11 @@ FINDING_COLUMNS = (
     fact(
         "evidence",
         "words",
-        _evidence,
+        lambda each: {
+            "since": format_ms(each.evidence.since_ms),
+            "until": format_ms(each.evidence.until_ms),
+            **each.evidence.numbers,
+        },
         "object",
         "Numbers by name; the names carry the units, and each rule has its own. `since` and `until` say of which time.",
         nullable=False,

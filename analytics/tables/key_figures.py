@@ -12,7 +12,7 @@ from functools import partial
 from analytics.decide.recommendations import Recommendations
 from analytics.glossary import STATES, state_label
 from analytics.language.sentences import Amount, GpuHours, Moment, Number, Share, from_cents, tr, tr_many
-from analytics.ledger.summary import Totals, ratio
+from analytics.ledger.summary import Summary, ratio
 from analytics.proportions import Estimate
 from analytics.report.compare import Change, Changes
 from analytics.report.coverage import WHOLE_FROM, Seen
@@ -214,20 +214,20 @@ def _of_window(key: str, report: Report) -> KeyFigure:
         (None if change.now is None else Number(change.now)) if is_paid else Share(change.now),
         tuple(lines),
         unit=currency if is_paid and change.now is not None else "",
-        open_between=_open_between(key, ledger, ledger.summary.totals),
+        open_between=_open_between(key, ledger.summary),
         meaning=_MEANINGS.get(key) or STATES[key].meaning,
         change=change,
         good=_GOOD.get(key, -1),
     )
 
 
-def _open_between(key: str, ledger: LedgerFigures, totals: Totals) -> str:
+def _open_between(key: str, summary: Summary) -> str:
     """Return the bounds of a sampled figure; empty if it is exact."""
     if key == "observed":
-        return by_samples(ledger.summary) if is_sampled(totals) else ""
-    if key == "unused" and totals.leaves_open:
-        return tr("confirmed; {sampled}", sampled=between(ledger.summary, totals.unused_bound))
-    return open_between(ledger.summary, key)
+        return by_samples(summary) if is_sampled(summary.totals) else ""
+    if key == "unused" and summary.totals.leaves_open:
+        return tr("confirmed; {sampled}", sampled=between(summary, summary.totals.unused_bound))
+    return open_between(summary, key)
 
 
 _MADE_BY: Mapping[str, Callable[[Report], KeyFigure]] = {

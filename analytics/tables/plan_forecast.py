@@ -95,7 +95,7 @@ def _method(pool: PoolDemand) -> str:
     if found.fan is None:
         return tr("no forecast: {days} days are known, {least} are needed.", days=days, least=NAIVE_MIN_DAYS)
     if found.test is not None:
-        return tr("{method} {tested}", method=_chosen(found.test), tested=_tested(found.test))
+        return _tested_method(found.test)
     if found.more_from is not None:
         return tr(
             "the last week repeated (seasonal naive), untested: {days} days are known, and the model needs {least}. It starts on {day} if every day is observed.",
@@ -106,25 +106,23 @@ def _method(pool: PoolDemand) -> str:
     return tr("the last week repeated (seasonal naive): no earlier week could be tested.")
 
 
-def _chosen(test: ForecastTest) -> str:
+def _tested_method(test: ForecastTest) -> str:
     errors = {method: Number(error, 1) for method, error in test.errors.items()}
-    return tr(
+    method = tr(
         "exponential smoothing, with a mean error of {model} GPUs. The mean error of the last week repeated is {naive}."
         if test.method == "ets"
         else "the last week repeated (seasonal naive), with a mean error of {naive} GPUs. Exponential smoothing was not better ({model}).",
         model=errors["ets"],
         naive=errors["seasonal_naive"],
     )
-
-
-def _tested(test: ForecastTest) -> str:
-    return tr(
+    tested = tr(
         "Tested on {days} unseen days after {origins} earlier weeks: {inside} of the days were within the {band} % band.",
         days=test.days,
         origins=test.origins,
         inside=Share(test.inside[BAND], 0),
         band=BAND,
     )
+    return tr("{method} {tested}", method=method, tested=tested)
 
 
 def _notes(found: Sequence[PoolDemand]) -> Iterator[str]:

@@ -218,6 +218,7 @@ def replay_answer(base: ReplayBase, outcome: ReplayOutcome, grid: Grid, currency
         column("then", tr("this scenario"), "number", lambda row: row.cells[1], lambda row: row.values[1]),
         column("difference", tr("difference"), "number", ComparedFigure.words, "change"),
     )
+    unknown = _unknown_waits(base.check, outcome)[0 if outcome.waits or _most_changed(outcome) else 1 :]
     return Table(
         name="replay",
         title=tr("The same jobs with the change"),
@@ -225,7 +226,7 @@ def replay_answer(base: ReplayBase, outcome: ReplayOutcome, grid: Grid, currency
         headline=replay_headline(base, outcome),
         columns=figures[:3] if outcome.is_today else figures,
         rows=compared_figures(outcome, grid, currency) if base.check.has_use else (),
-        lines=tuple(_lines(base, outcome, currency)) if base.check.has_use else (),
+        lines=(*_gains(outcome, currency), *unknown) if base.check.has_use else (),
         notes=tuple(_notes(base, outcome, grid)),
         wide=True,
     )
@@ -331,12 +332,6 @@ def _most_changed(outcome: ReplayOutcome) -> ComparedPool | None:
     """Return the pool whose known queue waits change most; None where no changed pool has known waits."""
     known = [(abs(each.waits.saved_ms), each) for each in outcome.pools if each.waits is not None and each.differs]
     return max(known, key=lambda found: found[0])[1] if known else None
-
-
-def _lines(base: ReplayBase, outcome: ReplayOutcome, currency: str | None) -> Iterator[str]:
-    """Yield what changes beside queue waits, and why some waits are not known."""
-    yield from _gains(outcome, currency)
-    yield from _unknown_waits(base.check, outcome)[0 if outcome.waits or _most_changed(outcome) else 1 :]
 
 
 def _wait_sentence(pool: str, waits: ComparedWaits, *, is_same: bool) -> str:

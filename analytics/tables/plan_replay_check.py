@@ -48,7 +48,13 @@ def replay_check(check: ReplayCheck) -> Table:
         name="replay_check",
         title=tr("Does the replay of today match what was observed?"),
         question=tr("By how much is the replay of today off?"),
-        headline=_headline(pools[0]),
+        headline=tr(
+            "The replay of today is off by {use} in allocated GPU time; its queue waits cannot be checked."
+            if pools[0].waits.error is None
+            else "The replay of today is off by {waits} in queue waits, and by {use} in allocated GPU time.",
+            waits=Share(pools[0].waits.error),
+            use=Share(pools[0].use.error),
+        ),
         columns=(
             column(
                 "pool",
@@ -84,16 +90,6 @@ def replay_check(check: ReplayCheck) -> Table:
             ),
         ),
         wide=True,
-    )
-
-
-def _headline(check: CheckedPool) -> str:
-    return tr(
-        "The replay of today is off by {use} in allocated GPU time; its queue waits cannot be checked."
-        if check.waits.error is None
-        else "The replay of today is off by {waits} in queue waits, and by {use} in allocated GPU time.",
-        waits=Share(check.waits.error),
-        use=Share(check.use.error),
     )
 
 

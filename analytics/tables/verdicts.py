@@ -30,7 +30,16 @@ def pool_verdicts(found: FleetDemand | None) -> Table | None:
         rows=found.pools,
         lines=(
             *(_which(pool, pool.release) for pool in found.pools if pool.release is not None and pool.release.now),
-            *(_missing(pool) for pool in found.pools if pool.missing),
+            *(
+                tr_many(
+                    "{pool}, {model}: {number} {GPU is|GPUs are} down, silent or removed; {its|their} past demand counts.",
+                    pool.missing,
+                    pool=place_name(pool.pool),
+                    model=card_name(pool.model),
+                )
+                for pool in found.pools
+                if pool.missing
+            ),
         ),
         chart=_chart(found) if found.is_known and found.free_now + found.reclaimable_now else None,
         notes=(
@@ -314,15 +323,6 @@ def _which(pool: PoolDemand, release: Release) -> str:
         place=place,
         share=Share(release.expected_unused, 0),
         horizon=Span(release.horizon_ms),
-    )
-
-
-def _missing(pool: PoolDemand) -> str:
-    return tr_many(
-        "{pool}, {model}: {number} {GPU is|GPUs are} down, silent or removed; {its|their} past demand counts.",
-        pool.missing,
-        pool=place_name(pool.pool),
-        model=card_name(pool.model),
     )
 
 

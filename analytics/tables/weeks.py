@@ -47,7 +47,14 @@ def week_series(history: WeekHistory, before: int, annotations: Sequence[Annotat
         chart=_chart(shown, history, tuple(placed.values())) if any(each.figures for each in shown) else None,
         lines=tuple(annotation_lines(tuple(placed))),
         chart_note=SentenceList(_marks(shown), " "),
-        notes=(_explained(history),),
+        notes=(
+            tr(
+                "Waste is the price of GPU time that was allocated but unused, held idle or stalled, and of the unused part of low use. Weeks begin on Monday, {zone}."
+                if history.scope.is_personal
+                else "Waste is the price of GPU time that was down, unallocated, allocated but unused, held idle or stalled, and of the unused part of low use. Weeks begin on Monday, {zone}.",
+                zone=str(history.zone),
+            ),
+        ),
     )
 
 
@@ -123,15 +130,6 @@ def _marks(shown: Sequence[WeekFigures]) -> Iterator[str]:
         )
     if any(each.figures is None for each in shown):
         yield tr("A gap in the line is a week that was not observed.")
-
-
-def _explained(history: WeekHistory) -> str:
-    return tr(
-        "Waste is the price of GPU time that was allocated but unused, held idle or stalled, and of the unused part of low use. Weeks begin on Monday, {zone}."
-        if history.scope.is_personal
-        else "Waste is the price of GPU time that was down, unallocated, allocated but unused, held idle or stalled, and of the unused part of low use. Weeks begin on Monday, {zone}.",
-        zone=str(history.zone),
-    )
 
 
 def _chart(shown: Sequence[WeekFigures], history: WeekHistory, annotations: tuple[int, ...]) -> Chart:

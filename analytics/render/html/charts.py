@@ -51,13 +51,20 @@ def timeline(timeline: FleetTimeline, name: str, language: Language) -> Markup:
     while len(image) > MOST_BYTES and len(codes) > 1:
         codes, gpus_a_row = _lowered(timeline.codes, -(-len(codes) * 3 // 4))
         image = png(codes)
+    note = tr(
+        "One row per GPU, the most wasted first. A point shows the main state in {span}."
+        if gpus_a_row == 1
+        else "One row per {gpus} GPUs, the most wasted first. A point shows their main state in {span}.",
+        gpus=gpus_a_row,
+        span=Span(timeline.bin_ms),
+    )
     return Markup(
         '<div class="timeline"><img alt="{}" src="{}"><div class="axis">{}</div></div><p class="note">{}</p>'
     ).format(
         name,
         "data:image/png;base64," + base64.b64encode(image).decode(),
         Markup().join(Markup("<span>{}</span>").format(each) for each in _ticks(timeline, language)),
-        language.translate(_note(timeline, gpus_a_row)),
+        language.translate(note),
     )
 
 
@@ -81,16 +88,6 @@ def _lowered(codes: NDArray[np.uint8], most: int = MOST_ROWS) -> tuple[NDArray[n
     groups = padded.reshape(-1, each, codes.shape[1])
     votes = np.stack([(groups == code).sum(axis=1) for code in range(len(STATES))])
     return np.where(votes.max(axis=0) > 0, votes.argmax(axis=0), len(STATES)).astype(np.uint8), each
-
-
-def _note(timeline: FleetTimeline, gpus_a_row: int) -> str:
-    return tr(
-        "One row per GPU, the most wasted first. A point shows the main state in {span}."
-        if gpus_a_row == 1
-        else "One row per {gpus} GPUs, the most wasted first. A point shows their main state in {span}.",
-        gpus=gpus_a_row,
-        span=Span(timeline.bin_ms),
-    )
 
 
 def _ticks(timeline: FleetTimeline, language: Language) -> list[str]:

@@ -6,7 +6,7 @@ Mail programs remove style sheets, SVG and scripts, and many show no image at fi
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from PIL import Image, ImageDraw
 
@@ -67,13 +67,21 @@ def states_image(report: Report) -> bytes:
     """Return the states of the whole window as one bar, and those of each day as columns below; the image has no words."""
     image = Image.new("RGB", (_WIDTH * _SCALE, _height(report) * _SCALE), "#ffffff")
     draw = ImageDraw.Draw(image)
-    _bar(draw, report.ledger.summary.totals.state_ms)
+    state_ms, at = report.ledger.summary.totals.state_ms, 0.0
+    for state in ORDER:
+        width = (ratio(state_ms[state], sum(state_ms.values())) or 0.0) * _WIDTH * _SCALE
+        _box(draw, (at, 0.0, at + width, _BAR * _SCALE), state)
+        at += width
     days = [each.totals for each in bins_of(report.breakdown)]
     if len(days) > 1:
         most = max(totals.total_ms for totals in days)
         for place, totals in enumerate(days):
             left, right = (at * _WIDTH * _SCALE / len(days) for at in (place, place + 0.86))
-            _column(draw, totals.state_ms, (left, right), most)
+            at = float((_BAR + _GAP + _DAYS) * _SCALE)
+            for state in ORDER:
+                height = (ratio(totals.state_ms[state], most) or 0.0) * _DAYS * _SCALE
+                _box(draw, (left, at - height, right, at), state)
+                at -= height
     target = io.BytesIO()
     image.convert("P", palette=Image.Palette.ADAPTIVE, colors=32).save(target, "PNG", optimize=True)
     return target.getvalue()
@@ -81,22 +89,6 @@ def states_image(report: Report) -> bytes:
 
 def _height(report: Report) -> int:
     return _BAR + (_GAP + _DAYS if len(bins_of(report.breakdown)) > 1 else 0)
-
-
-def _bar(draw: ImageDraw.ImageDraw, state_ms: Mapping[str, float]) -> None:
-    total, at = sum(state_ms.values()), 0.0
-    for state in ORDER:
-        width = (ratio(state_ms[state], total) or 0.0) * _WIDTH * _SCALE
-        _box(draw, (at, 0.0, at + width, _BAR * _SCALE), state)
-        at += width
-
-
-def _column(draw: ImageDraw.ImageDraw, state_ms: Mapping[str, float], across: tuple[float, float], most: float) -> None:
-    at = float((_BAR + _GAP + _DAYS) * _SCALE)
-    for state in ORDER:
-        height = (ratio(state_ms[state], most) or 0.0) * _DAYS * _SCALE
-        _box(draw, (across[0], at - height, across[1], at), state)
-        at -= height
 
 
 def _box(draw: ImageDraw.ImageDraw, corners: tuple[float, float, float, float], state: str) -> None:

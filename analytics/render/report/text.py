@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from analytics.glossary import Term
 from analytics.language.sentences import PAGE_COLUMNS, Language, SentenceList, plain, tr, wrap
 from analytics.report.report import Report
 from analytics.tables.facts import facts
@@ -88,16 +87,13 @@ def section_text(section: Table, language: Language, width: int = PAGE_COLUMNS) 
         lines += wrap(plain(written(each, language), 400), width, "  - ", "    ")
     for fold in section.folds:
         lines += ["", *_fold(fold, language, width)]
-    after = (section.left_out, *section.notes, *(_explained(each) for each in section.terms))
+    terms = (tr("{label}: {value}", label=each.title, value=each.meaning) for each in section.terms)
+    after = (section.left_out, *section.notes, *terms)
     return "\n".join([*lines, *(line for each in after for line in _wrapped(each, language, width))])
 
 
 def _wrapped(sentence: str, language: Language, width: int) -> list[str]:
     return wrap(written(sentence, language), width, "  ", "  ")
-
-
-def _explained(term: Term) -> str:
-    return tr("{label}: {value}", label=term.title, value=term.meaning)
 
 
 def _fold(fold: Fold, language: Language, width: int) -> list[str]:
