@@ -8,7 +8,7 @@ from dataclasses import replace
 from analytics.decide.actions import Action
 from analytics.decide.lifecycle import action_sentence
 from analytics.decide.reversals import Reversals
-from analytics.glossary import STATUSES, Term
+from analytics.glossary import STATUSES
 from analytics.language.sentences import Amount, Day, Sentence, SentenceList, Share, Span, plain, tr, tr_many
 from analytics.quality.model import Stamp
 from analytics.report.parts import ScopedReview
@@ -77,12 +77,10 @@ def _unnamed(action: Action) -> Sentence:
 def gone(review: ScopedReview) -> Table:
     """Return last week's findings that ended, with their outcome, wrong ones first."""
     own = sorted(by_cost(review.ended), key=lambda each: each.status != "reversed")
-    return _apart(
-        review,
-        "gone",
-        tr("Last week's findings that ended"),
-        own,
-        column("about", tr("outcome"), "sentence", lambda each: _became(review, each)),
+    return replace(
+        _apart(review, own, column("about", tr("outcome"), "sentence", lambda each: _became(review, each))),
+        name="gone",
+        title=tr("Last week's findings that ended"),
         question=tr("How often were last week's findings wrong?"),
         headline=_reversals(review),
         terms=tuple(STATUSES[name] for name in ("closed", "unseen", "reversed")) if own else (),
@@ -93,36 +91,24 @@ def snoozed(review: ScopedReview) -> Table:
     """Return the snoozed findings: by which person, until when and why."""
     own = review.snoozed
     hidden = tr_many("{number} {finding is|findings are} snoozed.", len(own))
-    return _apart(
-        review,
-        "snoozed",
-        tr("Snoozed"),
-        own,
-        column("about", tr("reason"), "sentence", lambda each: _hidden(review, each)),
+    return replace(
+        _apart(review, own, column("about", tr("reason"), "sentence", lambda each: _hidden(review, each))),
+        name="snoozed",
+        title=tr("Snoozed"),
         question=tr("Which findings are snoozed, until when and why?"),
         headline=hidden if own else tr("No finding is snoozed."),
     )
 
 
-def _apart(
-    review: ScopedReview,
-    name: str,
-    title: str,
-    own: Sequence[Finding],
-    about: Column,
-    *,
-    question: str,
-    headline: str,
-    terms: tuple[Term, ...] = (),
-) -> Table:
-    """Return a row per finding; `about` is the last column."""
+def _apart(review: ScopedReview, own: Sequence[Finding], about: Column) -> Table:
+    """Return a row per finding, for a table that the caller names; `about` is the last column."""
     currency = next((each.currency for each in own if each.currency), "")
     with_cost = any(each.cost is not None for each in own)
     return Table(
-        name=name,
-        title=title,
-        question=question,
-        headline=headline,
+        name="",
+        title="",
+        question="",
+        headline="",
         columns=(
             column(
                 "finding",
@@ -150,7 +136,6 @@ def _apart(
         shown=_LISTED,
         rest=tr_many("and {number} more {finding|findings}", len(own) - _LISTED),
         wide=True,
-        terms=terms,
     )
 
 
@@ -166,13 +151,7 @@ def findings_about(
         headline=tr_many("{number} {finding|findings} in this window.", len(found))
         if found
         else tr("No finding in this window."),
-        columns=(
-            FINDING,
-            CONFIDENCE,
-            USER,
-            _SINCE,
-            *_SIZE,
-        ),
+        columns=(FINDING, CONFIDENCE, USER, _SINCE, *_SIZE),
         rows=tuple(found),
         notes=(tr("{sentence}.", sentence=more_of_low(len(low))),) if low else (),
         wide=True,

@@ -151,7 +151,7 @@ class ComparedFigure:
 
     Attributes:
         pool: empty for all pools.
-        figure: a column that reads `today` and `then`.
+        figure: a column that reads `today` and `then`; of None it reads None.
         today: what the column reads; None where the figure is not known.
         then: the same with the change.
     """
@@ -164,14 +164,12 @@ class ComparedFigure:
     @property
     def cells(self) -> tuple[Cell, Cell]:
         """The figure today and with the change; None is unknown."""
-        today, then = (None if row is None else self.figure.cell(row) for row in (self.today, self.then))
-        return today, then
+        return self.figure.cell(self.today), self.figure.cell(self.then)
 
     @property
     def values(self) -> tuple[object, object]:
         """Both in the unit of programs; None is unknown."""
-        today, then = (None if row is None else self.figure.value(row) for row in (self.today, self.then))
-        return today, then
+        return self.figure.value(self.today), self.figure.value(self.then)
 
     @property
     def change(self) -> float | None:
@@ -421,7 +419,14 @@ def _gains(outcome: ReplayOutcome, currency: str | None) -> Iterator[str]:
     if then.most is None:
         yield tr("Jobs share GPUs here, so the number of busy GPUs and their energy are not known.")
     if then.gpus == today.gpus and outcome.spare:
-        yield _spare(outcome.spare, then.there_ms / then.gpus)
+        if outcome.spare > 0:
+            yield tr_many(
+                "At the peak, jobs need {number} {GPU less|GPUs fewer}: {hours} GPU-hours of the window.",
+                round(outcome.spare),
+                hours=GpuHours(outcome.spare * (then.there_ms / then.gpus)),
+            )
+        else:
+            yield tr_many("At the peak, jobs have {number} {GPU|GPUs} more.", round(-outcome.spare))
     if then.gpus != today.gpus and then.cost is not None and today.cost is not None:
         less = today.cost - then.cost
         yield tr(
@@ -434,17 +439,6 @@ def _gains(outcome: ReplayOutcome, currency: str | None) -> Iterator[str]:
         yield tr_many("{number} {job starts|jobs start} later, off peak.", outcome.postponed)
     if outcome.preempted:
         yield tr_many("{number} {job loses its|jobs lose their} GPUs to {another job|other jobs}.", outcome.preempted)
-
-
-def _spare(gpus: float, window_ms: float) -> str:
-    """Return by how many GPUs the peak changes."""
-    if gpus > 0:
-        return tr_many(
-            "At the peak, jobs need {number} {GPU less|GPUs fewer}: {hours} GPU-hours of the window.",
-            round(gpus),
-            hours=GpuHours(gpus * window_ms),
-        )
-    return tr_many("At the peak, jobs have {number} {GPU|GPUs} more.", round(-gpus))
 
 
 def _freed(outcome: ReplayOutcome, currency: str | None) -> str:

@@ -54,7 +54,18 @@ def scenario_table(compared: Sequence[ComparedScenario], money: Money) -> Table:
         headline=tr_many("{number} {scenario is|scenarios are} saved.", len(compared)),
         columns=(
             column("scenario", tr("scenario"), "words", itemgetter(0)),
-            *(column_of(itemgetter(1), each) for each in _scenario_figures(money)),
+            *(
+                column_of(itemgetter(1), figure)
+                for figure in (
+                    column("gpus", tr("GPUs"), "count", "total.gpus"),
+                    column_of("waits", P95_WAIT),
+                    column_of("waits", replace(WAITED, title=tr("queue"))),
+                    _ALLOCATED,
+                    _cost(money.currency),
+                    column("site_kwh", tr("kWh"), "number", lambda use: site_kwh(use, money.grid), digits=1),
+                    column("jobs_not_run", tr("not run"), "count", "lost"),
+                )
+            ),
         ),
         rows=tuple(rows),
         notes=(
@@ -68,18 +79,6 @@ def scenario_table(compared: Sequence[ComparedScenario], money: Money) -> Table:
             if each.outcome is None
         ),
         wide=True,
-    )
-
-
-def _scenario_figures(money: Money) -> tuple[Column, ...]:
-    return (
-        column("gpus", tr("GPUs"), "count", "total.gpus"),
-        column_of("waits", P95_WAIT),
-        column_of("waits", replace(WAITED, title=tr("queue"))),
-        _ALLOCATED,
-        _cost(money.currency),
-        column("site_kwh", tr("kWh"), "number", lambda use: site_kwh(use, money.grid), digits=1),
-        column("jobs_not_run", tr("not run"), "count", "lost"),
     )
 
 

@@ -112,13 +112,7 @@ def to_look_at(found: Recommendations) -> Table | None:
         headline=tr_many("{number} {recommendation has|recommendations have} no known value.", len(listed))
         if listed
         else _more_of_low(found),
-        columns=(
-            _DECISION,
-            _OWNER,
-            CONFIDENCE,
-            _COST,
-            marked(GPU_HOURS),
-        ),
+        columns=(_DECISION, _OWNER, CONFIDENCE, _COST, marked(GPU_HOURS)),
         rows=tuple(listed),
         shown=shown,
         rest=tr_many("and {number} more with less waste", len(listed) - shown),
@@ -169,7 +163,6 @@ class _WastePart:
 def waste(found: Recommendations) -> Table:
     """Return how the recommendations and the waste that is not actionable add up to all waste."""
     whole = found.waste
-    low = GpuHours(whole.state_ms["low"])
     return Table(
         name="waste",
         title=tr("How the waste adds up"),
@@ -197,7 +190,7 @@ def waste(found: Recommendations) -> Table:
             *_unconfirmed(whole),
             tr(
                 "Waste is GPU time that was down, unallocated, allocated but unused, held idle or stalled, and the unused part of low use ({low} GPU-hours).",
-                low=low,
+                low=GpuHours(whole.state_ms["low"]),
             ),
             tr(
                 "Not actionable: waste that no recommendation can act on, such as short pauses, the reserve, fragments, and pools whose demand is not known yet."
@@ -229,37 +222,31 @@ def _waste_parts(found: Recommendations) -> Iterator[_WastePart]:
 
 
 def _waste_headline(found: Recommendations) -> str:
-    sentence = _wasted(found.waste, (found.waste.not_actionable_cents or 0) + (_sum_of_cents(found.low) or 0))
-    if found.waste.cents is None or not found.waste.unpriced_ms:
-        return sentence
-    unpriced = tr("{hours} of these GPU-hours have no price.", hours=GpuHours(found.waste.unpriced_ms))
-    return SentenceList([sentence, unpriced], " ")
-
-
-def _wasted(spent: Waste, rest_cents: int) -> str:
     """Return the waste, and the remainder after recommendations of at least medium confidence."""
-    hours = GpuHours(spent.gpu_ms)
+    spent, hours = found.waste, GpuHours(found.waste.gpu_ms)
     if spent.cents is None:
-        if spent.open_ms:
-            return tr("Up to {hours} GPU-hours were wasted; no price is known.", hours=hours)
-        return tr("{hours} GPU-hours were wasted; no price is known.", hours=hours)
-    amount, rest = (Amount(from_cents(cents), spent.currency) for cents in (spent.cents, rest_cents))
-    if spent.open_cents:
         return tr(
-            "Between {least} and {amount} was wasted (up to {hours} GPU-hours); recommendations act on all but {rest}.",
-            least=Amount(from_cents(spent.cents - spent.open_cents), spent.currency),
-            amount=amount,
+            "Up to {hours} GPU-hours were wasted; no price is known."
+            if spent.open_ms
+            else "{hours} GPU-hours were wasted; no price is known.",
             hours=hours,
-            rest=rest,
         )
-    return tr(
-        "{amount} was wasted ({hours} GPU-hours); no recommendation acts on it."
+    rest_cents = (spent.not_actionable_cents or 0) + (_sum_of_cents(found.low) or 0)
+    sentence = tr(
+        "Between {least} and {amount} was wasted (up to {hours} GPU-hours); recommendations act on all but {rest}."
+        if spent.open_cents
+        else "{amount} was wasted ({hours} GPU-hours); no recommendation acts on it."
         if spent.cents == rest_cents
         else "{amount} was wasted ({hours} GPU-hours); recommendations act on all but {rest}.",
-        amount=amount,
+        least=Amount(from_cents(spent.cents - (spent.open_cents or 0)), spent.currency),
+        amount=Amount(from_cents(spent.cents), spent.currency),
         hours=hours,
-        rest=rest,
+        rest=Amount(from_cents(rest_cents), spent.currency),
     )
+    if not spent.unpriced_ms:
+        return sentence
+    unpriced = tr("{hours} of these GPU-hours have no price.", hours=GpuHours(spent.unpriced_ms))
+    return SentenceList([sentence, unpriced], " ")
 
 
 def _unconfirmed(spent: Waste) -> Iterator[str]:

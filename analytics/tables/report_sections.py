@@ -109,10 +109,7 @@ REPORT: tuple[Chapter, ...] = (
     ),
     Chapter(
         tr("Prices and energy"),
-        (
-            lambda report: prices(report.money),
-            lambda report: energy(report.money),
-        ),
+        (lambda report: prices(report.money), lambda report: energy(report.money)),
         on_paper=False,
     ),
 )

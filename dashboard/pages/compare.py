@@ -19,10 +19,8 @@ _CHOICES = {"before": tr("the window before"), "13w": tr("the same days 13 weeks
 
 def _compare(view: View, colours: Palette) -> html.Div:
     """The choices, then both windows figure by figure and pool by pool; what is compared with is the address's `against`."""
-    now, chosen = (
-        Window(view.report.ledger.seen.since_ms, view.report.ledger.seen.until_ms),
-        view.query.against or "before",
-    )
+    seen, chosen = view.report.ledger.seen, view.query.against or "before"
+    now = Window(seen.since_ms, seen.until_ms)
     other = window_against(now, chosen, view.zone)
     found = compare(view.whole, view.report.scope, now, other)
     tables = [
