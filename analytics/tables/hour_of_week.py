@@ -11,7 +11,7 @@ from analytics.language.sentences import Language, Number, Quantity, SentenceLis
 from analytics.ledger.summary import Totals
 from analytics.tables.chart import Cells, Chart, ChartPlace, GridCell, Panel
 from analytics.tables.point_samples import counted_note
-from analytics.tables.table import Cell, Column, Table, column
+from analytics.tables.table import Column, Table, column
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,7 @@ def hour_of_week(found: HoursOfWeek | None, totals: Totals, zone: tzinfo) -> Tab
     shares = () if found is None else found.shares
 
     def hour_column(hour: int) -> Column:
-        def cell(day: int) -> Cell:
-            share = shares[24 * day + hour]
-            return "-" if share is None else Share(share, 0)
-
-        return column(f"hour_{hour}", f"{hour:02}", "share", cell, lambda day: shares[24 * day + hour])
+        return column(f"hour_{hour}", f"{hour:02}", "share", lambda day: shares[24 * day + hour], digits=0, missing="-")
 
     return Table(
         name="hours",

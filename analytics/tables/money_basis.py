@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analytics.glossary import state_label
-from analytics.language.sentences import Date, GpuHours, Number, Sentence, SentenceList, Share, plain, tr, tr_many
+from analytics.language.sentences import GpuHours, Number, Sentence, SentenceList, Share, plain, tr, tr_many
 from analytics.money.energy import KNOWN_MIN
 from analytics.money.prices import Price
 from analytics.money.window_money import Money
@@ -34,12 +34,7 @@ def prices(money: Money) -> Table:
                 "price.hourly",
                 digits=4,
             ),
-            column(
-                "as_of",
-                tr("as of"),
-                "moment",
-                lambda each: "" if each.price is None or each.price.date is None else Date(each.price.date),
-            ),
+            column("as_of", tr("as of"), "moment", "price.date", missing=""),
             column(
                 "source",
                 tr("source"),

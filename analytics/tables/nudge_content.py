@@ -136,12 +136,7 @@ class NudgeContent:
                 lambda item: plain(item.user) if item.to_operators and item.action == RELEASE and item.user else "",
             ),
             column("job", tr("job"), "words", _job),
-            column(
-                "since",
-                tr("since"),
-                "moment",
-                lambda item: "" if item.about.finding is None else item.about.finding.since_ms,
-            ),
+            column("since", tr("since"), "moment", "about.finding.since_ms", missing=""),
             column("confidence", tr("confidence"), "words", _confidence),
             column("earlier_nudges", tr("earlier nudges"), "words", self._earlier),
             column("released", tr("reported as released"), "words", _broken_release),

@@ -188,10 +188,8 @@ def packed_cards(packings: Sequence[Packing]) -> Table | None:
             column("card", tr("card"), "gpu", lambda placed: _linked(placed.card.gpu)),
             column("host", tr("host"), "host", lambda placed: plain(placed.card.host)),
             column("place", tr("place"), "words", lambda placed: _place(placed.work)),
-            column(
-                "user", tr("user"), "name", lambda placed: _known(placed.work.user, tr("(unknown user)")), "work.user"
-            ),
-            column("job", tr("job"), "name", lambda placed: _known(placed.work.job, tr("no job")), "work.job"),
+            _name("user", tr("user"), tr("(unknown user)")),
+            _name("job", tr("job"), tr("no job")),
             column(
                 "from",
                 tr("now on"),
@@ -224,8 +222,8 @@ def _place(work: PackedWork) -> str:
     return tr("{profile} at slice {start}", profile=work.profile, start=str(work.start))
 
 
-def _known(name: str | None, unknown: str) -> str:
-    return unknown if name is None else plain(name, 60)
+def _name(key: str, title: str, missing: str) -> Column:
+    return column_of(f"work.{key}", column(key, title, "name", lambda name: plain(name, 60), "", missing=missing))
 
 
 def _percentile(key: str, title: str, path: str) -> Column:

@@ -52,12 +52,7 @@ def owner_table(found: FleetAllocation) -> Table:
             fact("level", "words", "node.level"),
             fact("parents", "words", json_type="array"),
             column("name", tr("name"), "name", _indented_name, "node.label"),
-            column(
-                "quota_gpus",
-                tr("quota"),
-                "number",
-                lambda row: "" if row.node.quota_gpus is None else Number(row.node.quota_gpus),
-            ),
+            column("quota_gpus", tr("quota"), "number", "node.quota_gpus", missing=""),
             column("gpus_mean", tr("mean GPUs"), "number", lambda row: Number(row.node.mean, 1)),
             column("gpus_most", tr("peak GPUs"), "number", "node.most"),
             fact("gpu_hours", "gpu_hours", "node.allocated_ms"),
@@ -86,19 +81,14 @@ def owner_table(found: FleetAllocation) -> Table:
     )
 
 
+_MEDIAN = column("median_wait_s", tr("median wait"), "number", rounded_span, lambda ms: ms / SECOND_MS, missing="")
 _WAITED = tuple(
     column_of("node.waited", each)
     for each in (
         fact("jobs", "count"),
         fact("waited_hours", "gpu_hours", "job_ms"),
         column("waited_gpu_hours", tr("queue wait"), "gpu_hours", "gpu_ms"),
-        column(
-            "median_wait_s",
-            tr("median wait"),
-            "number",
-            lambda waited: "" if waited.median_ms is None else rounded_span(waited.median_ms),
-            lambda waited: None if waited.median_ms is None else waited.median_ms / SECOND_MS,
-        ),
+        column_of("median_ms", _MEDIAN),
     )
 )
 """Columns where any job has a submission time."""
@@ -179,12 +169,7 @@ def starving_table(found: FleetAllocation, *, on_page: bool = False) -> Table | 
             GPU_HOURS,
             column("waited_gpu_hours", tr("queue wait, GPU-hours"), "gpu_hours", "waited_ms"),
             column("unused_gpu_hours", tr("unused"), "gpu_hours", "unused_ms"),
-            column(
-                "quota_needed_share",
-                tr("share of quota needed"),
-                "share",
-                lambda pair: "" if pair.needed_share is None else Share(pair.needed_share),
-            ),
+            column("quota_needed_share", tr("share of quota needed"), "share", "needed_share", missing=""),
         ),
         rows=drawn if on_page else (*idle, *quota),
         shown=_PAIRS,

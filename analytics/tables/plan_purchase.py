@@ -230,7 +230,9 @@ def purchase_offers(found: Sequence[PoolPurchase], currency: str, today: date) -
             *(column_of(_POOL, each) for each in _place_columns(found)),
             *(column_of(_ITEM, each) for each in offer),
             column("pays_from_share", tr("break-even"), "words", _pays_from, _pays_from_share, json_type="number"),
-            column("alone_yearly_cost", tr("cost alone"), "number", _alone, lambda row: row[0].alone_yearly(row[1])),
+            column(
+                "alone_yearly_cost", tr("cost alone"), "number", lambda row: row[0].alone_yearly(row[1]), missing=""
+            ),
         ),
         rows=rows,
         notes=tuple(_offer_notes(found)),
@@ -288,11 +290,6 @@ def _committed(pool: PoolPurchase) -> Cell:
     if own is None or len(gpus) < WEEKS_MIN:
         return own
     return tr("{gpus} ({least} to {most})", gpus=own, least=min(gpus), most=max(gpus))
-
-
-def _alone(row: tuple[PoolPurchase, Option]) -> Cell:
-    alone = row[0].alone_yearly(row[1])
-    return "" if alone is None else Number(alone)
 
 
 def _dated(offer: GpuOffer, today: date) -> Cell:

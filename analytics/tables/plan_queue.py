@@ -211,7 +211,7 @@ def wait_table(waits: QueueWaits, by: str) -> Table | None:
         question=tr("Whose jobs wait in the queue, and why?"),
         headline=_longest_wait(groups, kind),
         columns=(
-            column(by, word, kind, lambda group: _name(None, kind) if group.name is None else group.name, "name"),
+            column(by, word, kind, "name", missing=_name(None, kind)),
             *_GROUP_COLUMNS,
         ),
         rows=tuple(groups),

@@ -170,13 +170,7 @@ def waste(found: Recommendations) -> Table:
         headline=_waste_headline(found),
         columns=(
             column("action", tr("action"), "words"),
-            column(
-                "decisions",
-                tr("recommendations"),
-                "count",
-                lambda part: "" if part.decisions is None else part.decisions,
-                "decisions",
-            ),
+            column("decisions", tr("recommendations"), "count", missing=""),
             GPU_HOURS,
             column(
                 "cost",

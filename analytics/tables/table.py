@@ -137,6 +137,7 @@ class Column:
         columns: the columns of records inside an array or object. A column with an empty key describes every other
             name.
         nullable: True if a value may be unknown.
+        missing: the cell of an unknown value.
     """
 
     key: str
@@ -149,6 +150,7 @@ class Column:
     digits: int | None = None
     columns: tuple[Column, ...] = ()
     nullable: bool = True
+    missing: Cell = None
 
     @property
     def is_figure(self) -> bool:
@@ -166,6 +168,10 @@ class Column:
 
     def cell(self, row: object) -> Cell:
         """Return the cell that people see. A number becomes the quantity of the column's kind, a date a `Date`."""
+        known = self._known(row)
+        return self.missing if known is None else known
+
+    def _known(self, row: object) -> Cell:
         value = self.read(row)
         if isinstance(value, date):
             return Date(value)
@@ -177,7 +183,7 @@ class Column:
         """Return the value for programs: hours, seconds, ratios or amounts. None is unknown or an empty cell."""
         if self.kind == "duration" and self.machine is None and isinstance(spent := self.read(row), int | float):
             return spent / SECOND_MS
-        value = self.cell(row) if self.machine is None else self.machine(row)
+        value = self._known(row) if self.machine is None else self.machine(row)
         return None if value == "" else plain_value(value)
 
 
@@ -239,6 +245,7 @@ def column(  # one name for each attribute
     audience: Literal["all", "people", "programs"] = "all",
     digits: int | None = None,
     nullable: bool = True,
+    missing: Cell = None,
 ) -> Column:
     """Return a column that reads a value from a row.
 
@@ -246,7 +253,7 @@ def column(  # one name for each attribute
     and the keys of mappings; if one of them is None, the value is None. The empty path is the row.
     """
     other = _at(machine) if isinstance(machine, str) else machine
-    return Column(key, title, kind, _reader(key, read), other, json_type, audience, digits, nullable=nullable)
+    return Column(key, title, kind, _reader(key, read), other, json_type, audience, digits, (), nullable, missing)
 
 
 def fact(

@@ -9,7 +9,7 @@ from analytics.glossary import term
 from analytics.language.sentences import Date, Moment, Number, Sentence, SentenceList, Share, Span, plain, tr, tr_many
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.names import GPUS, MODEL, POOL, card_name, place_name
-from analytics.tables.table import Column, Table, column, entries_column, fact, record_column, rows_column
+from analytics.tables.table import Column, Table, column, column_of, entries_column, fact, record_column, rows_column
 from analytics.workloads.model import joined_by_and
 from analytics.workloads.pool_demand import FleetDemand, PoolDemand, PoolVerdict, Release
 
@@ -91,13 +91,7 @@ def _columns(kept: Collection[str]) -> tuple[Column, ...]:
         fact("order_by", "words", "verdict.order_by"),
         fact("order_low", "count", "verdict.orders.low"),
         fact("order_high", "count", "verdict.orders.high"),
-        column(
-            "confidence",
-            tr("confidence"),
-            "words",
-            lambda pool: "" if (grade := _grade(pool)) is None else tr(grade),
-            _grade,
-        ),
+        column_of(_grade, column("confidence", tr("confidence"), "words", tr, str, missing="")),
         fact("failed_conditions", "words", "confidence.failed", "array"),
         fact("next_week_low", "count", lambda pool: pool.next_week_left[0]),
         fact("next_week_high", "count", lambda pool: pool.next_week_left[1]),

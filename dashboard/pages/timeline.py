@@ -335,16 +335,10 @@ def _listed(view: View, colours: Palette, title: str, rows: Table, *notes: html.
 
 def _list(view: View, colours: Palette, timeline: PageTimeline) -> html.Details:
     """The rows with links, for those who do not click into pictures."""
-    nobody = tr("(no user)")
     columns = (
         column("gpu", tr("GPU"), "gpu", lambda row: LinkedCell(timeline.gpus[row], "gpu", timeline.gpus[row])),
         column("host", tr("host"), "host", timeline.hosts.__getitem__),
-        column(
-            "user",
-            tr("longest user"),
-            "user",
-            lambda row: nobody if timeline.users[row] is None else timeline.users[row],
-        ),
+        column("user", tr("longest user"), "user", timeline.users.__getitem__, missing=tr("(no user)")),
         marked(
             column("unused_gpu_hours", tr("unused GPU-hours"), "gpu_hours", timeline.unused_ms.__getitem__),
             timeline.unconfirmed.__getitem__,
