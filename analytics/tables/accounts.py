@@ -136,13 +136,9 @@ EFFICIENCY = (
 )
 _RANKS = (
     fact("rank_gpu_hours", "count", "rank_gpu_time"),
-    column(
-        "rank_efficiency",
-        tr("rank"),
-        "words",
-        lambda row: rank_place(row.efficiency_rank) if row.efficiency_rank else "",
-        "efficiency_rank.place",
-        json_type="integer",
+    column_of(
+        "efficiency_rank",
+        column("rank_efficiency", tr("rank"), "words", rank_place, "place", json_type="integer", missing=""),
     ),
     *RANK_FACTS,
 )

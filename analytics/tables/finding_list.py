@@ -206,13 +206,7 @@ def totals_by_rule(found: Sequence[Finding]) -> Table | None:
                 lambda each: None if each.cost is None else Number(each.cost - (each.unconfirmed_cost or 0.0), 2),
                 "cost",
             ),
-            column(
-                "unconfirmed_cost",
-                tr("not confirmed"),
-                "money",
-                lambda each: None if each.unconfirmed_cost is None else Number(each.unconfirmed_cost, 2),
-                audience="all" if unconfirmed else "programs",
-            ),
+            column("unconfirmed_cost", tr("not confirmed"), "money", audience="all" if unconfirmed else "programs"),
         ),
         rows=rules,
         notes=(tr("The cost leaves out time that only point samples show as idle (“not confirmed”)."),)

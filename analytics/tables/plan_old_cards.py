@@ -139,10 +139,8 @@ def token_costs(found: Sequence[MeasuredTokens], prices: PriceBook) -> Table:
             ),
             column("team", tr("team"), "name", lambda each: plain(each.team or "", NAME_MOST), "team"),
             GPU_HOURS,
-            column(
-                "prompt_tokens", tr("million in"), "number", lambda each: _millions(each.prompt_tokens), "prompt_tokens"
-            ),
-            column("tokens", tr("million tokens"), "number", lambda each: _millions(each.tokens), "tokens"),
+            _millions("prompt_tokens", tr("million in")),
+            _millions("tokens", tr("million tokens")),
             column("tokens_per_gpu_s", tr("tokens/s"), "number"),
             column("most_requests", tr("requests"), "count", "most_running", json_type="number"),
             amount_column("cost_per_million", tr("per million"), currency),
@@ -186,8 +184,8 @@ def token_costs(found: Sequence[MeasuredTokens], prices: PriceBook) -> Table:
     )
 
 
-def _millions(tokens: float | None) -> Number | None:
-    return None if tokens is None else Number(tokens / 1e6, 1)
+def _millions(key: str, title: str) -> Column:
+    return column_of(key, column(key, title, "number", lambda tokens: Number(tokens / 1e6, 1), ""))
 
 
 def _api_notes(stated: Sequence[ApiPrice]) -> Iterator[str]:

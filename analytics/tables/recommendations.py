@@ -513,11 +513,9 @@ DECISION_COLUMNS = (
         "risk",
         (
             fact("probability", "share"),
-            fact(
-                "within_days",
-                "number",
-                lambda risk: None if risk.within_ms is None else risk.within_ms / DAY_MS,
-                about="The time that the probability is about.",
+            column_of(
+                "within_ms",
+                fact("within_days", "number", lambda ms: ms / DAY_MS, about="The time that the probability is about."),
             ),
             *tested_columns("tested"),
             fact("who_waits", "words", "waits"),
