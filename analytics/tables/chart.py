@@ -17,7 +17,6 @@ from analytics.language.sentences import Language, Quantity, SentenceList
 from analytics.report.timeline import FleetTimeline
 
 Text: TypeAlias = str | Quantity | None
-"""Text of None."""
 Values: TypeAlias = tuple[float | None, ...]
 Points: TypeAlias = tuple[tuple[float, float], ...]
 Shape = Literal["circle", "diamond", "triangle", "star", "square", "tick"]

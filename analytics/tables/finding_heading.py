@@ -12,7 +12,6 @@ from analytics.workloads.finding_parts import SHARED_LABELS, shown_plainly
 from analytics.workloads.model import Finding, gpus_on_hosts
 
 ENDED = tr("nothing to reclaim: the use has ended")
-"""Text in place of a command."""
 
 
 def heading(finding: Finding, review: ScopedReview | None = None) -> Sentence:

@@ -176,7 +176,6 @@ CATEGORY_NAMES = {
     "demand": tr("demand"),
     "coverage": tr("not observed"),
 }
-"""Short words for each category of findings."""
 
 
 def all_findings(review: ScopedReview) -> Table:

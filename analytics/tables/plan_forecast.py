@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import partial
+from operator import itemgetter
 
 from analytics.capacity.forecast_models import BAND, LEVELS, MODEL_MIN_DAYS, NAIVE_MIN_DAYS, Fan, ForecastTest
 from analytics.language.sentences import Date, Number, Share, ShortDate, tr, tr_many
@@ -151,14 +152,6 @@ def _gpus(number: float) -> Number:
     return Number(number, 0 if float(number).is_integer() else 1)
 
 
-def _latest_cell(pool: PoolDemand) -> Cell:
-    """Return the highest demand of the last days, and the GPUs of that day."""
-    if pool.outlook.series.latest is None:
-        return None
-    gpus, there = pool.outlook.series.latest
-    return tr("{gpus} of {there}", gpus=_gpus(gpus), there=_gpus(there))
-
-
 def _full_cell(edge: str, pool: PoolDemand) -> Cell:
     """Return the day on which the pool is full at an edge of the band; None without a forecast."""
     outlook = pool.outlook
@@ -182,12 +175,16 @@ _COLUMNS = (
     POOL,
     MODEL,
     column("gpus", tr("GPUs"), "number", lambda pool: _gpus(pool.capacity)),
-    column(
-        "last_7_days_gpus",
-        tr("last 7 days"),
-        "number",
-        _latest_cell,
-        lambda pool: pool.outlook.series.latest and pool.outlook.series.latest[0],
+    column_of(
+        "outlook.series.latest",
+        column(
+            "last_7_days_gpus",
+            tr("last 7 days"),
+            "number",
+            # the highest demand of the last days, and the GPUs of that day
+            lambda latest: tr("{gpus} of {there}", gpus=_gpus(latest[0]), there=_gpus(latest[1])),
+            itemgetter(0),
+        ),
     ),
     *(
         column(f"full_{edge}", title, "words", partial(_full_cell, edge), f"outlook.full.{edge}")

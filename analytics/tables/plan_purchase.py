@@ -22,7 +22,6 @@ KINDS = {
     "on_demand": tr("on demand"),
     "spot": tr("spot"),
 }
-"""Words for kinds of offers."""
 _COLOURS = {"own": "reserved", "buy": "active", "reserved": "held"}
 _DRAWN = 6
 _TITLE = tr("Buy, reserve or rent")

@@ -412,7 +412,6 @@ def _co2_kg(use: FleetUse, grid: Grid, kg_per_kwh: float | None) -> float | None
 
 
 def _gains(outcome: ReplayOutcome, currency: str | None) -> Iterator[str]:
-    """Yield what changes beside queue waits."""
     if outcome.cuts:
         yield _freed(outcome, currency)
     today, then = outcome.today.total, outcome.then.total

@@ -65,7 +65,6 @@ ACTION_WORDS: Mapping[str, str] = {
     "schedule off-peak": tr("use off-peak hours"),
     "ask": tr("ask"),
 }
-"""Words for the actions."""
 
 
 def recommendations(found: Recommendations, first: int | None = _RANKED_FIRST, *, in_brief: bool = False) -> Table:
