@@ -196,10 +196,7 @@ FIGURE_COLUMNS = (
 )
 """Columns of a `Compared`. Programs get no difference where the comparison is refused."""
 
-_SIDE = (
-    *(column_of("seen", each) for each in WINDOW_COLUMNS),
-    fact("observed_share", "share", "seen.share"),
-)
+_SIDE = (*(column_of("seen", each) for each in WINDOW_COLUMNS), fact("observed_share", "share", "seen.share"))
 _COMPARISON = (
     flag("comparable", "is_comparable"),
     record_column("now", _SIDE),

@@ -153,11 +153,7 @@ PRICE_COLUMNS = (
     fact("date", "moment"),
     fact("source", "words"),
     fact("origin", "words", about="site or catalog."),
-    fact(
-        "stated",
-        "words",
-        about="The figure as it was stated, where that was not per hour in this currency.",
-    ),
+    fact("stated", "words", about="The figure as it was stated, where that was not per hour in this currency."),
 )
 """Columns of a `Price`."""
 

@@ -283,12 +283,7 @@ def _hours_chart(hours: tuple[HourOfDay, ...]) -> Chart:
     intensity = Line(tr("the grid"), "held", **drawn(_INTENSITY, hours))
     before = Line(tr("as it was"), "low", **drawn(_KWH, hours))
     best = Line(tr("at best"), "active", **drawn(_BEST_KWH, hours))
-    return Chart(
-        (
-            Panel(_INTENSITY.title, (intensity,), places),
-            Panel(_KWH.title, (before, best), places),
-        )
-    )
+    return Chart((Panel(_INTENSITY.title, (intensity,), places), Panel(_KWH.title, (before, best), places)))
 
 
 def _deferral_sentence(found: Carbon) -> str:

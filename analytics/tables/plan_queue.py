@@ -210,10 +210,7 @@ def wait_table(waits: QueueWaits, by: str) -> Table | None:
         title=title,
         question=tr("Whose jobs wait in the queue, and why?"),
         headline=_longest_wait(groups, kind),
-        columns=(
-            column(by, word, kind, "name", missing=_name(None, kind)),
-            *_GROUP_COLUMNS,
-        ),
+        columns=(column(by, word, kind, "name", missing=_name(None, kind)), *_GROUP_COLUMNS),
         rows=tuple(groups),
         shown=_GROUPS_SHOWN,
         rest=tr("The page Queue lists {number} more.", number=len(groups) - _GROUPS_SHOWN),

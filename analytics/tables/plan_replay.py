@@ -46,17 +46,7 @@ from analytics.tables.plan_replay_check import (
     waits_remedy,
     words,
 )
-from analytics.tables.table import (
-    Cell,
-    Column,
-    Kind,
-    Table,
-    column,
-    column_of,
-    fact,
-    rows_column,
-    single,
-)
+from analytics.tables.table import Cell, Column, Kind, Table, column, column_of, fact, rows_column, single
 from fallow.clock import HOUR_MS
 
 _ORDERS = {

@@ -202,10 +202,7 @@ def _waste_parts(found: Recommendations) -> Iterator[_WastePart]:
     for each in found.listed:
         if not each.is_snoozed and not each.confidence.is_low:
             actions.setdefault(ACTION_WORDS[each.action], []).append(each)
-    apart = {
-        tr("snoozed"): [each for each in found.listed if each.is_snoozed],
-        tr("low confidence"): found.low,
-    }
+    apart = {tr("snoozed"): [each for each in found.listed if each.is_snoozed], tr("low confidence"): found.low}
     for words, own in (*actions.items(), *apart.items()):
         if own:
             yield _WastePart(words, len(own), sum(each.gpu_ms for each in own), _sum_of_cents(own))

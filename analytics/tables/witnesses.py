@@ -23,11 +23,7 @@ _TITLES = {
     "memory_max": tr("largest memory in use"),
     "other_stalled_gpus": tr("other stalled GPUs of the job"),
 }
-_SAYS = {
-    "stalled": tr("speaks for stalled"),
-    "work": tr("speaks for work"),
-    "nothing": tr("says nothing"),
-}
+_SAYS = {"stalled": tr("speaks for stalled"), "work": tr("speaks for work"), "nothing": tr("says nothing")}
 
 WITNESSES = rows_column(
     "witnesses",

@@ -56,15 +56,7 @@ def known_figures(ledger: LedgerFigures, figures: dict[str, object]) -> dict[str
     return {name: _unknown(value, name) for name, value in figures.items()} if ledger.is_empty else figures
 
 
-_FIGURES = (
-    "simulated_gpus",
-    "hosts",
-    "ledger",
-    "value_per_year",
-    "pool_demand",
-    "waste",
-    "sensitivity",
-)
+_FIGURES = ("simulated_gpus", "hosts", "ledger", "value_per_year", "pool_demand", "waste", "sensitivity")
 """Names with figures of the window; trends are made without unknown figures."""
 _SETTINGS = ("pue", "price_per_kwh", "grid_kg_per_kwh")
 """Names beside the figures, which are known in any case."""
