@@ -10,7 +10,7 @@ from analytics.ledger.summary import Totals, ratio
 from analytics.report.parts import Breakdown
 from analytics.states import OBSERVED, UNUSED
 from analytics.tables.basis import marked
-from analytics.tables.names import place_name
+from analytics.tables.names import more_with_hours, place_name
 from analytics.tables.point_samples import sampled_note
 from analytics.tables.table import Column, Kind, Table, column
 
@@ -30,7 +30,6 @@ def totals_section(by: str, groups: Sequence[tuple[str, Totals]]) -> Table:
     """Return a row per pool or host, in the given order."""
     # what would be written as 0.0 GPU-hours is only counted
     shown = min(_LISTED[by], sum(str(GpuHours(totals.total_ms)) != "0.0" for _, totals in groups) or len(groups))
-    rest_ms = sum(totals.total_ms for _, totals in groups[shown:])
     of = dict(groups)
 
     def share(state: str) -> Column:
@@ -52,7 +51,7 @@ def totals_section(by: str, groups: Sequence[tuple[str, Totals]]) -> Table:
         rows=tuple(name for name, _ in groups),
         shown=shown,
         notes=sampled_note(totals for _, totals in groups),
-        rest=tr("and {number} more with {hours} GPU-hours", number=len(groups) - shown, hours=GpuHours(rest_ms)),
+        rest=more_with_hours([totals.total_ms for _, totals in groups[shown:]]),
         wide=True,
     )
 

@@ -39,13 +39,14 @@ def _became(review: ScopedReview, finding: Finding) -> str:
 
 def notified(review: ScopedReview, finding: Finding) -> str:
     """Return the number of nudges to the user and the time of the last."""
-    sent = _nudges(review, finding)
+    sent = nudges(review, finding)
     if not sent:
         return tr("never")
     return tr_many("{number} {time|times}, last on {day}", len(sent), day=Day(sent[-1].time_ms))
 
 
-def _nudges(review: ScopedReview, finding: Finding) -> list[Action]:
+def nudges(review: ScopedReview, finding: Finding) -> list[Action]:
+    """Return the nudges about a finding, the earliest first."""
     return [each for each in review.actions.get(finding.finding_id, ()) if each.kind == "notify"]
 
 
@@ -217,7 +218,7 @@ def all_findings(review: ScopedReview) -> Table:
                 tr("user nudged"),
                 "count",
                 lambda each: notified(review, each),
-                lambda each: len(_nudges(review, each)),
+                lambda each: len(nudges(review, each)),
             ),
             column(
                 "next_command",

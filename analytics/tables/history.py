@@ -21,10 +21,9 @@ from analytics.quality.checks.values import SENTENCES
 from analytics.readings import only_during
 from analytics.report.part_tables import listed_processes, wrong_rows
 from analytics.report.report import Report
-from analytics.states import IDLE_ALLOCATED
+from analytics.states import ALLOCATED_USED_FIRST, IDLE_ALLOCATED
 from analytics.tables.basis import marked
 from analytics.tables.findings import findings_about
-from analytics.tables.palette import GIVEN
 from analytics.tables.point_samples import is_sampled
 from analytics.tables.table import Column, Kind, LinkedCell, Table, column
 from fallow import schema
@@ -96,7 +95,7 @@ def who_had_it(_: Report, subject: Subject) -> Table:
             _JOB,
             column("from", tr("from"), "moment", "time"),
             column("until", tr("until"), "moment", "end"),
-            *map(_spent, GIVEN),
+            *map(_spent, ALLOCATED_USED_FIRST),
         ),
         rows=_newest(found),
         wide=True,

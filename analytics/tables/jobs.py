@@ -11,10 +11,9 @@ from analytics.ledger.summary import ratio
 from analytics.names import JOINER
 from analytics.report.report import Report
 from analytics.scope import Scope
-from analytics.states import IDLE_ALLOCATED, IN_USE
+from analytics.states import ALLOCATED_USED_FIRST, IDLE_ALLOCATED, IN_USE
 from analytics.tables.findings import findings_about
 from analytics.tables.names import more_with_hours
-from analytics.tables.palette import GIVEN
 from analytics.tables.table import Cell, LinkedCell, StateBar, Table, column
 
 _SHOWN = 100
@@ -29,7 +28,9 @@ def jobs_of_user(report: Report, user: str) -> Table:
     currency = report.money.currency
 
     def bar(job: JobUse) -> StateBar:
-        return StateBar({state: job.state_ms[state] / longest_ms for state in GIVEN} if longest_ms else {})
+        return StateBar(
+            {state: job.state_ms[state] / longest_ms for state in ALLOCATED_USED_FIRST} if longest_ms else {}
+        )
 
     return Table(
         name="jobs",
@@ -54,7 +55,7 @@ def jobs_of_user(report: Report, user: str) -> Table:
         ),
         rows=found[:_SHOWN],
         notes=(more_with_hours([each.allocated_ms for each in rest]),) if rest else (),
-        states=GIVEN,
+        states=ALLOCATED_USED_FIRST,
         wide=True,
     )
 

@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from analytics.states import ALLOCATED_USED_FIRST, USED_FIRST
+from analytics.states import USED_FIRST
 
 ORDER = USED_FIRST
 """The states as a reader meets them: from used, over wasted, to not known."""
-
-GIVEN = ALLOCATED_USED_FIRST
-"""States of time that somebody was given, used first."""
 
 HATCHED: Mapping[str, int] = {"held": 45, "reserved": 0, "unavailable": 90, "unknown": -45}
 """Degrees of the lines over a state's colour, so that no reader depends on hue alone."""

@@ -17,7 +17,7 @@ def quotas(report: Report) -> Table | None:
 
     None without quotas in the scope, and for a part of the GPUs.
     """
-    uses = sorted(quota_uses(report), key=_by_gap)
+    uses = sorted(quota_uses(report), key=lambda each: ((gap := _unused_gpus(each[1])) is None, -(gap or 0.0), each[0]))
     if not uses:
         return None
     of = dict(uses)
@@ -112,12 +112,6 @@ def quota_headline(seen: Seen, uses: Sequence[tuple[str, QuotaUse]]) -> str:
         quota=Number(use.quota_gpus),
         used=Number(use.working_mean, 1),
     )
-
-
-def _by_gap(named: tuple[str, QuotaUse]) -> tuple[bool, float, str]:
-    name, use = named
-    gap = _unused_gpus(use)
-    return gap is None, 0.0 if gap is None else -gap, name
 
 
 def _unused_gpus(use: QuotaUse) -> float | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from analytics.decide.review import waiting_rules
 from analytics.report.parts import ScopedReview
 from analytics.report.report import Report
 from analytics.tables.finding_list import FINDING_COLUMNS, REVERSALS
-from analytics.tables.findings import notes
+from analytics.tables.findings import notes, nudges
 from analytics.tables.goals import goal_columns
 from analytics.tables.ledger_columns import LEDGER_COLUMNS, SCOPE_COLUMNS, TOTALS_COLUMNS, WINDOW_COLUMNS
 from analytics.tables.off_peak import OFF_PEAK_COLUMNS
@@ -39,16 +39,6 @@ def _findings(key: str, part: str, about: str = "") -> Column:
     return rows_column(
         key, FINDING_COLUMNS, lambda report: with_notes(report.review, getattr(report.review, part)), about
     )
-
-
-def _notified(review: ScopedReview) -> Mapping[str, list[str]]:
-    """Return by finding when its users got nudges, the earliest first."""
-    return {
-        each.finding_id: [
-            format_ms(action.time_ms) for action in review.actions.get(each.finding_id, ()) if action.kind == "notify"
-        ]
-        for each in review.shown
-    }
 
 
 def _weeks_before(report: Report) -> Iterator[tuple[str, float | None]]:
@@ -133,7 +123,10 @@ REPORT_COLUMNS = (
     entries_column(
         "notified",
         fact("", "moment", json_type="array"),
-        lambda report: _notified(report.review),
+        lambda report: {
+            each.finding_id: [format_ms(nudge.time_ms) for nudge in nudges(report.review, each)]
+            for each in report.review.shown
+        },
         "By finding, when its user was notified, the earliest first.",
     ),
     column_of(lambda report: waiting_rules(report.review.context), WAITING),

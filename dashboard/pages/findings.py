@@ -230,19 +230,11 @@ def _connect(app: Any, source: LakeSource) -> None:
     app.clientside_callback(
         ClientsideFunction("findings", "show"), Input("findings-hidden", "n_clicks"), prevent_initial_call=True
     )
-    app.clientside_callback(
-        ClientsideFunction("findings", "choose"),
-        Output(_CHOSEN, "data"),
-        Input(_GRID, "selectedRows"),
-        prevent_initial_call=True,
-    )
-    # one of its own: whoever may not act has no buttons
-    app.clientside_callback(
-        ClientsideFunction("findings", "idle"),
-        Output("acts", "disabled"),
-        Input(_GRID, "selectedRows"),
-        prevent_initial_call=True,
-    )
+    # two callbacks: whoever may not act has no buttons
+    for function, output in (("choose", Output(_CHOSEN, "data")), ("idle", Output("acts", "disabled"))):
+        app.clientside_callback(
+            ClientsideFunction("findings", function), output, Input(_GRID, "selectedRows"), prevent_initial_call=True
+        )
 
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
         Output("finding-detail", "children"), Input(_CHOSEN, "data"), State("url", "search"), prevent_initial_call=True
