@@ -429,7 +429,7 @@ _DEADLINE = column("deadline", tr("deadline"), "day", lambda each: Date(each.dea
 _NEXT = column("next", tr("next step"), "words", _next, "next_command")
 _COLUMNS = (_DECISION, _OWNER, freed_column(), cash_column(), CONFIDENCE, _GPUS, POOL, _COST, _DEADLINE, _NEXT)
 _IN_BRIEF = ("recommendation", "owner", "freed", "cash", "confidence", "deadline")
-_IN_OVERVIEW = ("recommendation", "owner", "freed", "cash", "confidence")
+_IN_OVERVIEW = ("recommendation", "owner", "freed", "cash", "confidence", "gpus", "pool", "cost")
 _IN_OVERVIEW_FIRST = 6
 
 

@@ -22,8 +22,13 @@ from dashboard.pages.page import Page, PlacedSection, folded, panels
 from dashboard.render.tiles import tiles
 from dashboard.view import View
 
+_OF_RECOMMENDATIONS = ("recommendation", "owner", "freed", "cash", "confidence", "deadline")
 _OF_VERDICTS = ("pool", "verdict", "releasable", "gpus", "model")
-"""Columns that fit beside another panel, the answer first; the page that it leads to has all."""
+"""Columns that fit beside another panel, the answer first; the pages that these lead to have all."""
+
+
+def _recommendations(view: View) -> Table:
+    return first_recommendations(view.report.recommendations).with_columns(_OF_RECOMMENDATIONS)
 
 
 def _verdicts(view: View) -> Table | None:
@@ -46,7 +51,7 @@ def _to_recommendations(view: View) -> dict[str, str]:
     }
 
 
-_FIRST = (PlacedSection(lambda view: first_recommendations(view.report.recommendations), onward=_to_recommendations),)
+_FIRST = (PlacedSection(_recommendations, onward=_to_recommendations),)
 _WHERE = (PlacedSection(lambda view: waterfall(view.report.ledger)),)
 _POOLS = (PlacedSection(_verdicts, onward=lambda _: {"/capacity": tr("What each pool needs, and when to order")}),)
 _THEN = (
