@@ -303,7 +303,8 @@ def _held(replayed: Replayed, jobs: pl.DataFrame, window: tuple[int, int], zone:
     own = replayed.holds.filter(pl.col("number").is_in(jobs["number"].implode()))
     rows = by_hour(clip(own, *window, sums=()))
     hour = local_time("time", zone).dt.hour()
-    return rows.group_by("pool", "model", hour_of_day=hour).agg(gpu_ms=(SPAN_MS * pl.col("gpus")).sum())
+    held = rows.group_by("pool", "model", hour_of_day=hour).agg(gpu_ms=(SPAN_MS * pl.col("gpus")).sum())
+    return held.sort("pool", "model", "hour_of_day")  # sums of money have the same last digit every time
 
 
 def _paid(held: pl.DataFrame, prices: Sequence[InternalPrices]) -> float | None:
