@@ -223,7 +223,9 @@ def _longest_wait(groups: list[WaitGroup], kind: Kind) -> str:
         return tr("No job waited.")
     total = sum(group.wait_ms for group in groups)
     return tr(
-        "{name} accounts for {share} of all queue time.",
+        "Size {name} accounts for {share} of all queue time."
+        if kind == "words"
+        else "{name} accounts for {share} of all queue time.",
         name=_name(first.name, kind),
         share=Share(first.wait_ms / total),
     )
