@@ -129,7 +129,7 @@ TERMS: tuple[Term, ...] = (
     Term(
         "demand",
         tr(
-            "GPUs that work, GPUs that are held idle or allocated and unused unless a finding says that they may go, and GPUs that queued jobs could have used"
+            "GPUs that work, GPUs that are held idle, stalled or allocated and unused unless a finding says that they may go, and GPUs that queued jobs could have used"
         ),
     ),
     Term("effective time", tr("busy time, and low use by its activity: SM activity where measured, else utilization")),
@@ -169,7 +169,7 @@ TERMS: tuple[Term, ...] = (
     Term("reclaim", tr("take back GPUs that a user holds or has allocated without use")),
     Term(
         "reclaimable",
-        tr("GPUs, held idle or allocated and unused, that findings of at least medium confidence say may go"),
+        tr("GPUs, held idle, stalled or allocated and unused, that findings of at least medium confidence say may go"),
     ),
     Term(
         "recommendation",

@@ -278,7 +278,6 @@ class Copy:
 
     @property
     def version(self) -> Version | None:
-        """Return the driver's version by the file name."""
         """Return the driver version in the file's name, such as `libcuda.so.580.65.06`."""
         match = _LIBRARY.search(self.file.name)
         return None if match is None else version(match[1])

@@ -242,7 +242,7 @@ def _described(item: NudgeItem) -> str:
     gpus = count(len(item.gpus), "GPU")
     due = item.about.deadline.isoformat()
     ids, who = " ".join(item.finding_ids or (item.key,)), OPERATORS if item.to_operators else item.user or "no user"
-    return f"{plain(ids)} {item.action} of {plain(who)}, {gpus}, due {due}"
+    return f"{plain(ids)} {item.about.action} of {plain(who)}, {gpus}, due {due}"
 
 
 def _amount(chosen: Chosen) -> str:

@@ -382,8 +382,8 @@ def _with_allocatable(placed: pl.DataFrame, allocated: pl.DataFrame) -> pl.DataF
 def idle_spans(placed: pl.DataFrame, window: tuple[int, int], held_min_ms: int, withheld: pl.DataFrame) -> pl.DataFrame:
     """Return the time of idle or unobserved GPUs: `pool`, `model`, `host`, `time`, `end`, `job`, `gpus` (1), `kind`, `is_nameless`.
 
-    `kind` is `free`, a cause of WITHHELD for a free GPU that may not be allocated, `unknown`, or `unused`: reserved or
-    held for at least `held_min_ms`. A shorter time is a pause and is left out.
+    `kind` is `free`, a cause of WITHHELD for a free GPU that may not be allocated, `unknown`, or `unused`: reserved,
+    held or stalled for at least `held_min_ms`. A shorter time is a pause and is left out.
     """
     is_long = pl.col("segment_end") - pl.col("segment_start") >= held_min_ms
     kind = (

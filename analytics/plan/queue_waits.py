@@ -87,7 +87,7 @@ def find_waits(
         placed: the ledger's rows of the window with `pool` and `model`.
         memory_gib: memory of a card by model; None is unknown.
         window: start and end, in ms.
-        held_min_ms: held and reserved GPUs count as unused after this time.
+        held_min_ms: GPUs that are held idle, stalled or allocated without a process count as unused after this time.
         order: how the scheduler orders jobs, according to the replay.
         withheld: GPUs that the scheduler may not allocate, with WITHHELD_SCHEMA.
         is_past: whether the lake has rows after the window. Jobs that ended later then count as running, so that the report stays the same.

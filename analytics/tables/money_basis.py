@@ -14,6 +14,7 @@ from analytics.tables.names import GPUS, MODEL, POOL
 from analytics.tables.table import Table, column
 
 _LISTED = 12
+_ALMOST_ALL = 0.999
 
 
 def prices(money: Money) -> Table:
@@ -147,9 +148,14 @@ def _co2(money: Money) -> str:
     return tr(
         "{co2} kg of CO2 by the hour, for {share} of the energy ({source})",
         co2=co2,
-        share=Share(carbon.rated_share),
+        share=part_of_all(carbon.rated_share),
         source=plain(intensity.source, 200),
     )
+
+
+def part_of_all(share: float | None) -> Share:
+    """Return the share rounded as everywhere, but 100 % only of all."""
+    return Share(share if share is None or share == 1 else min(share, _ALMOST_ALL))
 
 
 def _energy_origin(counter_share: float | None) -> Sentence:
@@ -157,5 +163,5 @@ def _energy_origin(counter_share: float | None) -> Sentence:
         return tr("by the GPUs' own counters")
     if counter_share is None or counter_share == 0:
         return tr("from readings of power (no energy counter was read)")
-    share = Share(counter_share)
+    share = part_of_all(counter_share)
     return tr("by the GPUs' own counters for {share} of it, else from readings of power", share=share)

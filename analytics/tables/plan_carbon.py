@@ -14,6 +14,7 @@ from analytics.money.priced_segments import UNNAMED
 from analytics.plan.carbon import Carbon, TeamCarbon
 from analytics.plan.deferral import Deferral, HourOfDay
 from analytics.tables.chart import Chart, ChartPlace, Line, Panel
+from analytics.tables.money_basis import part_of_all
 from analytics.tables.names import NAME_MOST, account_name, card_name
 from analytics.tables.table import Column, Table, column, drawn, fact, for_programs, single
 
@@ -25,7 +26,7 @@ _ALL_TEAMS = "(all)"
 """The sum over all teams, in brackets like other labels that are no team's name."""
 _PARTS = {
     USED: tr("used"),
-    HELD: tr("held idle or allocated, unused"),
+    HELD: tr("idle while allocated"),
     FREE: tr("unallocated"),
     REST: tr("other"),
     _ALL: tr("all"),
@@ -75,7 +76,13 @@ def _sum_columns(of: Callable[[Any], CarbonSum]) -> tuple[Column, ...]:
         column("kwh", tr("energy, kWh"), "number", lambda row: Number(of(row).kwh, 1)),
         column("known_share", tr("time with known energy"), "share", lambda row: Share(of(row).energy.known_share)),
         column("co2_kg", tr("CO2, kg"), "number", lambda row: Number(of(row).co2_kg, 1)),
-        column("rated_share", tr("energy with known intensity"), "share", lambda row: Share(of(row).rated_share)),
+        column(
+            "rated_share",
+            tr("energy with known intensity"),
+            "share",
+            lambda row: part_of_all(of(row).rated_share),
+            lambda row: of(row).rated_share,
+        ),
     )
 
 
@@ -94,9 +101,9 @@ def carbon_sentence(found: Carbon) -> str:
     if total.co2_kg is None:
         return tr("The site drew {kwh} kWh for these GPUs. The grid's intensity is unknown in every hour.", kwh=drawn)
     return tr(
-        "The site drew {kwh} kWh for these GPUs, which caused {co2} kg of CO2. Idle GPUs caused {parked} kg: {held} held idle or allocated but unused, {free} unallocated."
+        "The site drew {kwh} kWh for these GPUs, which caused {co2} kg of CO2. Idle GPUs caused {parked} kg: {held} held idle, stalled or allocated but unused, {free} unallocated."
         if parts[FREE].energy.total_ms
-        else "The site drew {kwh} kWh for these GPUs, which caused {co2} kg of CO2: {held} kg while they were held idle or allocated but unused.",
+        else "The site drew {kwh} kWh for these GPUs, which caused {co2} kg of CO2: {held} kg while they were held idle, stalled or allocated but unused.",
         kwh=drawn,
         co2=Number(total.co2_kg, 1),
         parked=Number((parts[HELD] + parts[FREE]).co2_kg, 1),
@@ -130,7 +137,7 @@ def _notes(found: Carbon) -> Iterator[str]:
     if found.counter_share is not None:
         yield tr(
             "Energy: from the GPUs' own counters for {share} of the known time, otherwise from power times time.",
-            share=Share(found.counter_share),
+            share=part_of_all(found.counter_share),
         )
 
 
@@ -184,7 +191,7 @@ def _team_sentence(found: Carbon) -> str:
         return tr("No known team left allocated GPUs unused.")
     most = max(users, key=lambda each: each.parts[HELD].co2_g)
     return tr(
-        "{team} caused the most CO2 with GPUs held idle or allocated but unused: {co2} kg.",
+        "{team} caused the most CO2 with GPUs held idle, stalled or allocated but unused: {co2} kg.",
         team=_team_name(most.label),
         co2=Number(most.parts[HELD].co2_kg, 1),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from math import floor
 from typing import Any
 
@@ -106,8 +106,18 @@ def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
     days = min(WEEK_DAYS, calendar.days)
     last = calendar.today + timedelta(days)
     near = [each for each in rows if each.day <= last]
-    if not near:
-        return tr("No ending is known by {day}.", day=Date(last))
+    sentence = _near_sentence(near, last) if near else tr("No ending is known by {day}.", day=Date(last))
+    if len(near) == len(rows):
+        return sentence
+    return tr_many(
+        "{sentence} By {day}: {number} {GPU|GPUs}.",
+        sum(len(each.gpus) for each in rows),
+        sentence=sentence,
+        day=Date(calendar.today + timedelta(calendar.days)),
+    )
+
+
+def _near_sentence(near: Sequence[Ending], last: date) -> str:
     parts = (
         tr(
             "{number} ({source})",
@@ -119,20 +129,12 @@ def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
     )
     endings = tr_many("{number} {ending frees|endings free}", len(near))
     gpus = tr_many("{number} {GPU|GPUs}", sum(len(each.gpus) for each in near))
-    sentence = tr(
+    return tr(
         "{endings} {gpus} by {day}: {sources}.",
         endings=endings,
         gpus=gpus,
         day=Date(last),
         sources=SentenceList(parts, ", "),
-    )
-    if len(near) == len(rows):
-        return sentence
-    return tr_many(
-        "{sentence} By {day}: {number} {GPU|GPUs}.",
-        sum(len(each.gpus) for each in rows),
-        sentence=sentence,
-        day=Date(calendar.today + timedelta(calendar.days)),
     )
 
 

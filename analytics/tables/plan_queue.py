@@ -261,12 +261,12 @@ def idle_while_waiting(waits: QueueWaits, open_ms: float) -> Table:
         title=tr("Idle GPU time while jobs waited"),
         question=tr("How much GPU time was unallocated or unused, and how much of it while jobs waited?"),
         headline=tr(
-            "{idle} GPU-hours were unallocated, held idle or allocated but unused, without short pauses.",
+            "{idle} GPU-hours were unallocated, held idle, stalled or allocated but unused, without short pauses.",
             idle=GpuHours(idle),
         )
         if waits.rows.is_empty()
         else tr(
-            "{waited} of {idle} GPU-hours that were unallocated, held idle or allocated but unused, without short pauses, passed while a job waited.",
+            "{waited} of {idle} GPU-hours that were unallocated, held idle, stalled or allocated but unused, without short pauses, passed while a job waited.",
             waited=GpuHours(sum(map(while_waiting, pools))),
             idle=GpuHours(idle),
         ),
@@ -278,7 +278,7 @@ def idle_while_waiting(waits: QueueWaits, open_ms: float) -> Table:
                 if any(map(withheld, pools))
                 else ()
             ),
-            column("unused_gpu_hours", tr("held idle or allocated, unused"), "gpu_hours", spent_in("unused")),
+            column("unused_gpu_hours", tr("idle while allocated"), "gpu_hours", spent_in("unused")),
             column("unknown_gpu_hours", tr("not observed"), "gpu_hours", spent_in("unknown")),
             column(
                 "waited_gpu_hours",

@@ -44,7 +44,7 @@ def pool_verdicts(found: FleetDemand | None) -> Table | None:
         chart=_chart(found) if found.is_known and found.free_now + found.reclaimable_now else None,
         notes=(
             tr(
-                "Demand: busy GPUs, GPUs held idle or allocated but unused (except where a finding of at least medium confidence shows that they are reclaimable), and GPUs that queued jobs could have used."
+                "Demand: busy GPUs, GPUs held idle, stalled or allocated but unused (except where a finding of at least medium confidence shows that they are reclaimable), and GPUs that queued jobs could have used."
             ),
             tr(
                 "Kept: the peak demand of four weeks plus a reserve of {share}. Shortfall: hours of the last three weeks in which demand exceeded the number that the earlier estimate kept, while the pool had more GPUs.",

@@ -38,7 +38,7 @@ def test_all_sections_are_there(graded: Site) -> None:
 def test_a_reader_of_a_team_sees_its_energy_alone(graded: Site) -> None:
     others = set(graded.view().whole.money.owners.teams()) - {"language"}
     shown = words(page(graded.client(LANGUAGE), "/energy", WEEK))
-    assert "while they were held idle or allocated but unused" in shown
+    assert "while they were held idle, stalled or allocated but unused" in shown
     assert others
     assert not [name for name in others if name in shown]
     assert not [

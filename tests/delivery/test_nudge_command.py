@@ -108,7 +108,7 @@ def test_without_send_nothing_is_sent_and_nothing_written(nudge: Nudger) -> None
     assert done.out.count("would send nudge 2026-11-20 (en) to mailto:") == 2
     assert "nothing was sent: add --send to send" in done.out
     assert re.search(
-        r"held back F-\S+ release of cy, 1 GPU, due 2026-11-23: no address, or opted out of nudges", done.out
+        r"held back F-\S+ reclaim of cy, 1 GPU, due 2026-11-23: no address, or opted out of nudges", done.out
     )
     assert (nudge.mailbox.mails, snapshot(nudge.lake, "delivery", "action")) == ([], {})
 

@@ -263,19 +263,20 @@ def inputs(finished: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     return inputs_of(made_lake(shutil.copytree(finished.root, tmp_path / "lake")), NOW_S - DAY_S)
 
 
-def test_what_arrives_day_by_day_needs_the_newest_days_alone(inputs: Inputs, tmp_path: Path) -> None:
+@pytest.mark.parametrize("whole_at", [1, pytest.param(0, marks=pytest.mark.long)])
+def test_what_arrives_day_by_day_needs_the_newest_days_alone(inputs: Inputs, tmp_path: Path, whole_at: int) -> None:
     """Files of all kinds, one after the other; every second time a command that reads everything is the first to see them."""
     other = made_lake(tmp_path / "other")
     for number, (what, (gpu_rows, lists, host)) in enumerate(ARRIVALS.items()):
         write(inputs.lake, schema.GPU, gpu_rows, host)
         write(inputs.lake, schema.PROCESS, lists, host)
         with counted() as calls:
-            if number % 2:
+            if number % 2 == whole_at:
                 load_ledger(inputs.lake, inputs.ledger_settings, warn=silent)
             else:
                 found = load(inputs)
         assert (calls["loads"], calls["whole"], calls["newest"] > 0) == (0, 0, True), what
-        assert_as_if_new(inputs, load(inputs) if number % 2 else found, other)
+        assert_as_if_new(inputs, load(inputs) if number % 2 == whole_at else found, other)
     assert_finished(inputs)
     assert_finished_whole(inputs)
 

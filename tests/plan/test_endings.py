@@ -129,6 +129,7 @@ def test_a_gpu_is_in_one_ending_that_of_the_surest_source(tmp_path: Path, monkey
     week, all_days = "1 ending frees 1 GPU by 27 Nov 2026: 1 (time limit).", "By 4 Dec 2026: 3 GPUs."
     assert str(endings_sentence(later, found)) == f"{week} {all_days}", "the headline covers every row"
     assert all_days not in str(endings_sentence(found.rows, found))
+    assert str(endings_sentence(later[1:], found)) == "No ending is known by 27 Nov 2026. By 4 Dec 2026: 2 GPUs."
 
 
 def test_faded_work_is_there_and_the_check_tells_who_came_back() -> None:

@@ -248,7 +248,7 @@ ONE_REMARK: dict[str, tuple[Callable[[Lake], Lake], str]] = {
     "telemetry_without_allocations": (
         unallocated,
         (
-            "0.5 GPU-hours with a process on 1 GPU that no allocation covers, on hosts that have allocations (such as a on h1, 0.5 hours by ann): "
+            "0.5 GPU-hours with a workload on 1 GPU that no allocation covers, on hosts that have allocations (such as a on h1, 0.5 hours by ann): "
             "they still count as allocated time"
         ),
     ),

@@ -105,7 +105,7 @@ def without_allocations(data: Data) -> Iterator[Remark]:
         if worst["user"]:
             example = tr("{example} by {user}", example=example, user=worst["user"])
         sentence = tr(
-            "{hours} GPU-hours with a process on {gpus} that no allocation covers, on hosts that have allocations (such as {example}): they "
+            "{hours} GPU-hours with a workload on {gpus} that no allocation covers, on hosts that have allocations (such as {example}): they "
             "still count as allocated time",
             hours=GpuHours(int(outside["outside_ms"].sum())),
             gpus=gpus_of(len(by_gpu)),
