@@ -48,7 +48,9 @@ def accounts_by(group: str, money: Money) -> Table:
     shown = len(rows) if group == "day" else sum(row.account.total_ms >= _LEAST_MS for row in rows)
     return Table(
         name=f"accounts_{group}",
-        title=tr("GPU time and money by {group}", group=title),
+        title=tr("GPU time by {group}", group=title)
+        if total.paid_cents is None
+        else tr("GPU time and cost in {currency} by {group}", currency=money.currency, group=title),
         question=tr("How was the GPU time used, and what did it cost?"),
         headline=_headline(total, money.currency),
         columns=tuple(_shown_columns(money, group, rows)),
@@ -214,6 +216,6 @@ def _shown_columns(money: Money, group: str, rows: Sequence[PricedAccount]) -> I
         own = replace(each, audience="all" if each.key in shown else "programs")
         if each.key == "name":
             own = replace(own, title=title, kind=kind)
-        elif each.kind == "money" and each.key in shown:
-            own = replace(own, title=tr("{part}, {currency}", part=each.title, currency=money.currency))
+        elif each.key == "paid":
+            own = replace(own, title=tr("paid, {currency}", currency=money.currency))
         yield own

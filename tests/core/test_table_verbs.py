@@ -178,7 +178,9 @@ CURRENCY = re.compile(r"\b(?:USD|EUR)\b")
 
 
 def without_currency(table: Table) -> list[str]:
-    """The money columns for people that name no currency: neither their head nor each figure does."""
+    """The money columns for people that name no currency: neither the table nor their head nor each figure does."""
+    if CURRENCY.search(ENGLISH.translate(table.title)):
+        return []
     return [
         each.key
         for each in table.columns
