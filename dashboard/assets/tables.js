@@ -41,4 +41,14 @@
             come(library);
         },
     });
+
+    // A press on a row's box must not focus its cell: the browser would scroll to a cell at the edge of the window, and the click
+    // would end beside the box and choose this row alone.
+    for (const press of ["pointerdown", "mousedown"]) {
+        document.addEventListener(press, (event) => {
+            if (event.target.closest(".ag-selection-checkbox")) {
+                event.stopPropagation();
+            }
+        }, true);
+    }
 })();

@@ -76,7 +76,7 @@ def test_what_a_reader_has_found_stays_when_the_page_is_made_again(surf: Surf) -
     assert len(rows) > 5
     for each in choose_here:
         place(page, each)
-        page.locator(f"#findings-grid [row-id='{each}'] input[type=checkbox]").press("Space")
+        page.locator(f"#findings-grid [row-id='{each}'] input[type=checkbox]").check()
     page.fill("#act-text", "half a sent")
     page.wait_for_selector("#finding-detail >> text=2 findings chosen")
     before = page.url
