@@ -65,7 +65,7 @@ def button_line(source: LakeSource, search: str | None, found: Problem) -> str:
 
 
 def problem_hint(source: LakeSource, search: str | None, found: Problem) -> html.P:
-    """Return the line for a panel whose view there is not; where it only needs to wait, the page asks again by itself."""
+    """Return the line of a panel without a view. Where the panel only needs to wait, the page refreshes by itself."""
     return html.P(problem_line(source, search, found), className="hint", **_announced(again=found.is_passing))
 
 
@@ -140,7 +140,7 @@ def _problem(speaks: Language, title: str, message: str, hint: str | dcc.Link, *
 
 
 def _announced(*, again: bool) -> dict[str, str]:
-    """Return the attributes of a problem: with `again`, the page's script has the page made anew until it is mended."""
+    """Return the attributes of a problem. With `again`, the page's script requests the page until the problem is over."""
     return {"role": "status", "data-again": "yes"} if again else {"role": "alert"}
 
 

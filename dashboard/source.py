@@ -66,7 +66,7 @@ _TOO_LONG_S = 1200.0
 """More than five thousand GPUs take, with all warmed views. A network file system may wait for its server for ever."""
 
 _QUIET_PART, _QUIET_TIMES = 6, 12
-"""Views are made ahead after a time without requests, this part of the least pause; at the latest after so many such times."""
+"""Views are precomputed after a time without requests: the least pause divided by _QUIET_PART, at the latest after _QUIET_TIMES of it."""
 
 _STILL_ASKED_MS = 3_600_000
 _WARMED = 12

@@ -42,8 +42,8 @@
         },
     });
 
-    // A press on a row's box must not focus its cell: the browser would scroll to a cell at the edge of the window, and the click
-    // would end beside the box and choose this row alone.
+    // A press on a row's box must not focus its cell. The browser scrolls to a focused cell at the edge of the window; the click
+    // would then end beside the box and choose this row alone.
     for (const press of ["pointerdown", "mousedown"]) {
         document.addEventListener(press, (event) => {
             if (event.target.closest(".ag-selection-checkbox")) {

@@ -230,7 +230,7 @@ def _connect(app: Any, source: LakeSource) -> None:
     app.clientside_callback(
         ClientsideFunction("findings", "show"), Input("findings-hidden", "n_clicks"), prevent_initial_call=True
     )
-    # two callbacks: whoever may not act has no buttons
+    # two callbacks: readers who may not act have no buttons
     for function, output in (("choose", Output(_CHOSEN, "data")), ("idle", Output("acts", "disabled"))):
         app.clientside_callback(
             ClientsideFunction("findings", function), output, Input(_GRID, "selectedRows"), prevent_initial_call=True
