@@ -15,6 +15,7 @@ from dashboard.query import Query
 from tests.dashboard.browser.conftest import Surf
 from tests.dashboard.browser.findings_table import (
     ALL,
+    choose,
     listed,
     made_again,
     opened,
@@ -87,6 +88,18 @@ def test_what_a_reader_has_found_stays_when_the_page_is_made_again(surf: Surf) -
     assert state(page)["chosen"] == sorted(choose_here)
     assert row(page, choose_here[0]).is_visible()
     assert page.input_value("#act-text") == "half a sent"
+
+
+def test_a_press_on_a_box_at_the_edge_of_the_window_adds_its_row(surf: Surf) -> None:
+    page = opened(surf)
+    first, second = state(page)["ids"][:2]
+    choose(page, first)
+    box = page.locator(f"#findings-grid [row-id='{second}'] input[type=checkbox]").bounding_box()
+    assert box is not None
+    page.set_viewport_size({"width": 1440, "height": int(box["y"] + box["height"])})  # the rest of its row is cut off
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_selector("#finding-detail >> text=2 findings chosen")
+    assert state(page)["chosen"] == sorted((first, second))
 
 
 FILTERS = (
