@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 
-from analytics.decide.kept_findings import KeptFindings
+from analytics.decide.kept_findings import LastWeek, WindowFindings
 from analytics.decide.review import RuleFindings
 from analytics.language.languages import site_zone
 from analytics.ledger.summary import data_end_ms
@@ -40,8 +40,9 @@ def run(args: argparse.Namespace) -> int:
         for number, window in enumerate(asked, 1):
             own = replace(inputs, window=window)
             whole = Whole(own, load_window_ledger(own, or_empty=True, whole=ledger, now_ms=now_ms))
-            for found in (whole.found, whole.decision_found):
-                _must_be_kept(inputs, found)
+            _ = whole.found.last_week
+            _must_be_kept(whole.found, WindowFindings, LastWeek)
+            _must_be_kept(whole.decision_found, WindowFindings)
             progress(number / len(asked))
     if args.json:
         show(
@@ -63,11 +64,11 @@ def _windows(inputs: Inputs, since: list[str] | None, newest_ms: int) -> Iterato
         yield week_of(newest_ms, zone).before().window
 
 
-def _must_be_kept(inputs: Inputs, found: RuleFindings) -> None:
+def _must_be_kept(found: RuleFindings, *kinds: type[WindowFindings | LastWeek]) -> None:
     """Raise LakeError unless the lake has the findings now."""
     is_unseen = found.context.inside.segments.is_empty()
-    if not is_unseen and KeptFindings(inputs, found.context).read() is None:
+    if not is_unseen and any(found.place.read(kind) is None for kind in kinds):
         raise LakeError(
-            f"the lake at {inputs.lake.root} did not keep the findings",
+            f"the lake at {found.context.lake.root} did not keep the findings",
             "run the command as a user who may write the lake, or run `fallow ledger` first if the ledger is not kept",
         )

@@ -16,7 +16,7 @@ from analytics.decide.deadlines import Deadlines
 from analytics.decide.decisions import decide
 from analytics.decide.nudge_items import NudgeBasis, NudgeItem, NudgeItems, nudge_items
 from analytics.decide.recommendations import OPERATORS
-from analytics.decide.review import Review, review
+from analytics.decide.review import Review, find_in_window, with_actions
 from analytics.decide.savings import recommendations_in
 from analytics.decide.value import ValueBasis
 from analytics.delivery.channels import open_channels, safe
@@ -149,7 +149,7 @@ def _review(inputs: Inputs, ledger: WindowLedger, user: str | None, now_ms: int)
     users = {name for each in ledger.whole.segments["user"].unique() if each for name in each.split(JOINER)}
     if user is not None and user not in users:
         raise EmptyLakeError(f"the lake has no data of user {plain(user)}", "`fallow ledger --by user` lists the users")
-    return review(inputs, ledger, now_ms=now_ms)
+    return with_actions(find_in_window(inputs, ledger, now_ms=now_ms))
 
 
 def _basis(found: Review) -> NudgeBasis:

@@ -1,9 +1,10 @@
 """The rules' findings in a window, kept in the lake: one process makes them, and commands and all replicas of the pages read them.
 
-`.findings/WINDOW.json.gz` in the lake holds what the rules found in one window, written whole. Its first line states a digest of
-the content, and a fingerprint of all that the findings follow from: the rows of the ledger and of the jobs, the inventory, the
-sources of the hourly tables, the site's tables, the thresholds, and the code of the rules. A file that is damaged, or that
-follows from anything else, is not used, and the findings are made again.
+`.findings/WINDOW.json.gz` in the lake holds what the rules found in one window, and `.findings/WINDOW.before.json.gz` what they
+found one week earlier, each written whole. The first line states a digest of the content, and a fingerprint of all that the
+findings follow from: the rows of the ledger and of the jobs, the inventory, the sources of the hourly tables, the site's tables,
+the thresholds, and the code of the rules. A file that is damaged, or that follows from anything else, is not used, and the
+findings are made again.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import polars as pl
 
@@ -36,8 +39,8 @@ FOLDER = ".findings"
 """Folder of the kept findings in the lake; no table has this name."""
 
 _MOST_BYTES = 64 << 20
-_MOST_FILES = 64
-"""Windows that are kept; the findings of the least recently made ones are removed."""
+_MOST_FILES = 128
+"""Files that are kept, one or two for a window; the least recently made ones are removed."""
 
 _TABLES = ("money.owners", "money.prices")
 """Settings that name the site's tables from which findings follow."""
@@ -45,13 +48,11 @@ _TABLES = ("money.owners", "money.prices")
 
 @dataclass(frozen=True)
 class WindowFindings:
-    """What the rules find in a window and in the one a week before, regardless of people's actions.
+    """What the rules find in a window, regardless of people's actions.
 
     Attributes:
         findings: the ranked findings.
         fleet: the demand of every pool.
-        last_week: the findings of the window one week before.
-        reversals: how often those were wrong; None without such a window.
         sensitivity: held GPU-hours without a kernel, by the shortest segment that counts, in minutes.
         small_work: workloads that may leave room on their GPU, as `small_workloads`.
         short_beside: GPUs with such work only, and the number of short runs beside it, as `short_runs_beside`.
@@ -59,11 +60,22 @@ class WindowFindings:
 
     findings: tuple[Finding, ...]
     fleet: FleetDemand
-    last_week: tuple[Finding, ...]
-    reversals: Reversals | None
     sensitivity: Mapping[int, float]
     small_work: pl.DataFrame
     short_beside: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class LastWeek:
+    """The findings of the window one week earlier, and how often those were wrong; None without such a window."""
+
+    findings: tuple[Finding, ...]
+    reversals: Reversals | None
+
+
+_ENDINGS: Mapping[type[Any], str] = {WindowFindings: "", LastWeek: ".before"}
+
+Kept = TypeVar("Kept", bound=WindowFindings | LastWeek)
 
 
 class KeptFindings:
@@ -73,21 +85,33 @@ class KeptFindings:
         self._inputs, self._context = inputs, context
         # windows that begin at or before the first observation have the same rows, and so the same findings
         since_ms = max(context.window.since_ms or 0, context.whole.first_ms)
-        self._key = f"{FOLDER}/{digest(since_ms, context.window.until_ms)}.json.gz"
+        self._name = f"{FOLDER}/{digest(since_ms, context.window.until_ms)}"
+        self._known: dict[type[Any], Any] = {}
 
-    def read(self) -> WindowFindings | None:
+    def get(self, kind: type[Kept], make: Callable[[Context], Kept]) -> Kept:
+        """Return the kept findings, else make them from the window's context and keep them. Raises what `make` raises."""
+        if kind not in self._known:
+            found = self.read(kind)
+            if found is None:
+                found = make(replace(self._context))  # a copy: what the rules remember of a context is large
+                with suppress(LakeError, TypeError):  # a convenience: the next process makes them again
+                    self._keep(found)
+            self._known[kind] = found
+        return cast(Kept, self._known[kind])
+
+    def read(self, kind: type[Kept]) -> Kept | None:
         """Return the kept findings; None where there are none, or they are damaged or follow from anything else."""
         try:
-            data = self._context.lake.store.read_small(self._key, _MOST_BYTES)
+            data = self._context.lake.store.read_small(self._key(kind), _MOST_BYTES)
             head, content = (data or b"").split(b"\n", 1)
             facts = json.loads(head)
             if facts["content"] != _digest(content) or facts["sources"] != self._sources:
                 return None
-            return WindowFindings(*read(json.loads(gzip.decompress(content))))
+            return kind(*read(json.loads(gzip.decompress(content))))
         except (LakeError, OSError, EOFError, zlib.error, LookupError, TypeError, ValueError):
             return None
 
-    def keep(self, found: WindowFindings) -> None:
+    def _keep(self, found: WindowFindings | LastWeek) -> None:
         """Keep the findings, unless the hourly tables are not kept either. Raises LakeError where the lake cannot be written."""
         sources, store = self._sources, self._context.lake.store
         if sources is None:
@@ -95,10 +119,13 @@ class KeptFindings:
         values = written(tuple(vars(found).values()))
         content = gzip.compress(json.dumps(values, separators=(",", ":")).encode(), 3, mtime=0)
         head = json.dumps({"content": _digest(content), "sources": sources})
-        store.put(self._key, b"%s\n%s" % (head.encode(), content))
+        store.put(self._key(type(found)), b"%s\n%s" % (head.encode(), content))
         oldest_first = sorted(store.list(FOLDER), key=lambda each: (each.modified_ms, each.key))
         for each in oldest_first[:-_MOST_FILES]:
             store.delete(each.key)
+
+    def _key(self, kind: type[Any]) -> str:
+        return f"{self._name}{_ENDINGS[kind]}.json.gz"
 
     @cached_property
     def _sources(self) -> str | None:

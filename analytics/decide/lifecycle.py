@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from analytics.decide.actions import Action
@@ -21,7 +21,7 @@ _DID = {"ack": "acknowledged", "snooze": "snoozed", "reopen": "reopened", "notif
 
 def with_status(
     findings: Iterable[Finding],
-    last_week: Iterable[str],
+    otherwise: Callable[[Finding], str],
     actions: Mapping[str, Sequence[Action]],
     reversed_before: Mapping[str, Reversal],
     as_of_ms: int,
@@ -30,10 +30,9 @@ def with_status(
 ) -> tuple[Finding, ...]:
     """Return the findings with their status, and with people's actions and comments among the notes.
 
-    `last_week` are the ids of last week's findings. A snooze counts until it expires, as of `as_of_ms`. `seen_until_ms`
+    `otherwise` returns the status of a finding without an action that decides it. A snooze counts until it expires, as of `as_of_ms`. `seen_until_ms`
     is the end of the observed time: a report that GPUs were released counts until then.
     """
-    known = frozenset(last_week)
     standing = []
     for finding in findings:
         own = actions.get(finding.finding_id, ())
@@ -50,8 +49,7 @@ def with_status(
                 else [tr("reported as released on {moment}, still held", moment=Stamp(broken_ms))]
             ),
         )
-        otherwise = "standing" if finding.finding_id in known else "new"
-        standing.append(replace(finding, status=status_of(counted, otherwise, as_of_ms), notes=notes))
+        standing.append(replace(finding, status=status_of(counted, otherwise(finding), as_of_ms), notes=notes))
     return tuple(standing)
 
 

@@ -82,7 +82,7 @@ class Recommendation:
     confidence: Confidence
     spare: PoolDemand | None = None
     packing: Packing | None = None
-    status: str = "standing"
+    status: str = "open"
     action: str = ""
     evidence: tuple[Finding, ...] = ()
     pool: str = NO_POOL

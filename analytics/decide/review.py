@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import polars as pl
 
 from analytics.decide import lifecycle
 from analytics.decide.actions import Action, load_actions
-from analytics.decide.kept_findings import KeptFindings, WindowFindings
+from analytics.decide.kept_findings import KeptFindings, LastWeek, WindowFindings
 from analytics.decide.reversals import Reversals, graded_by_records, reversals
 from analytics.decide.totals import most_first
 from analytics.inventory import Inventory
@@ -31,7 +30,6 @@ from analytics.workloads.packing import short_runs_beside, small_workloads
 from analytics.workloads.pool_demand import FleetDemand, going_by
 from analytics.workloads.rule import Rule
 from fallow.clock import SystemClock
-from fallow.errors import LakeError
 
 
 def is_in_scope(finding: Finding, scope: Scope, inventory: Inventory) -> bool:
@@ -78,7 +76,7 @@ class Review:
     Attributes:
         findings: all findings, ranked, each with its status.
         gone: findings of the window one week earlier that ended.
-        reversals: how often those were wrong; None without such a window.
+        reversals: how often those were wrong; None without such a window, and where it is not compared.
         sensitivity: held GPU-hours without a kernel, by the shortest segment that counts, in minutes.
         fleet: the demand of every pool, regardless of snoozes.
     """
@@ -140,21 +138,33 @@ def review(inputs: Inputs, ledger: WindowLedger, now_ms: int | None = None) -> R
 
     `now_ms` is the wall clock's time.
     """
-    return with_actions(find_in_window(inputs, ledger, now_ms=now_ms))
+    found = find_in_window(inputs, ledger, now_ms=now_ms)
+    return with_actions(found, found.last_week)
 
 
 @dataclass(frozen=True)
 class RuleFindings(WindowFindings):
-    """The same with the context of the window; `as_of_ms` is the moment as of which snoozes count."""
+    """The same with the context of the window, and the place where the lake keeps them.
+
+    `as_of_ms` is the moment as of which snoozes count.
+    """
 
     context: Context
     as_of_ms: int
+    place: KeptFindings
+
+    @property
+    def last_week(self) -> LastWeek:
+        """Return what the rules found one week earlier, which takes them as long again. Raises LakeError and ConfigError."""
+        if self.context.inside.segments.is_empty():
+            return LastWeek((), None)  # whose work ended and whose was only not seen cannot be told apart
+        return self.place.get(LastWeek, _last_week)
 
 
 def find_in_window(
     inputs: Inputs, ledger: WindowLedger, inventory: Inventory | None = None, now_ms: int | None = None
 ) -> RuleFindings:
-    """Return the findings of the rules in the window and in the week before: the lake's, or made and kept there.
+    """Return the findings of the rules in the window: the lake's, or made and kept there.
 
     Raises LakeError and ConfigError.
     """
@@ -162,55 +172,51 @@ def find_in_window(
     context = open_context(inputs, ledger, inventory, now_ms)
     end_ms = ledger.window.until_ms
     as_of_ms = now_ms if end_ms is None else min(end_ms, now_ms)
-    if ledger.inside.segments.is_empty():
-        # whose work ended and whose was only not seen cannot be told apart
-        unseen, hours = FleetDemand.of(unseen_since_ms=context.until_ms), held_gpu_hours(context.inside.segments)
-        return RuleFindings((), unseen, (), None, hours, pl.DataFrame(), {}, context, as_of_ms)
     place = KeptFindings(inputs, context)
-    found = place.read()
-    if found is None:
-        found = window_findings(context)
-        context = replace(context)  # without what the rules remember of the old one, which is large
-        with suppress(LakeError, TypeError):  # a convenience: the next process makes them again
-            place.keep(found)
+    if ledger.inside.segments.is_empty():
+        unseen, hours = FleetDemand.of(unseen_since_ms=context.until_ms), held_gpu_hours(context.inside.segments)
+        return RuleFindings((), unseen, hours, pl.DataFrame(), {}, context, as_of_ms, place)
+    found = place.get(WindowFindings, window_findings)
     small_workloads.give(context, found.small_work)
     short_runs_beside.give(context, found.short_beside)
-    return RuleFindings(**vars(found), context=context, as_of_ms=as_of_ms)
+    return RuleFindings(**vars(found), context=context, as_of_ms=as_of_ms, place=place)
 
 
 def window_findings(context: Context) -> WindowFindings:
-    """Return what the rules find in the window and in the week before. Raises LakeError and ConfigError."""
-    last_week, outcome = _last_week(context)
+    """Return what the rules find in the window. Raises LakeError and ConfigError."""
     sensitivity = dict(held_gpu_hours(context.inside.segments))
     packed = small_workloads(context), dict(short_runs_beside(context))
-    return WindowFindings(*findings_and_demand(context), last_week, outcome, sensitivity, *packed)
+    return WindowFindings(*findings_and_demand(context), sensitivity, *packed)
 
 
-def _last_week(context: Context) -> tuple[tuple[Finding, ...], Reversals | None]:
-    """Return the findings of the week before and their outcome. Its frames are free before the rules run in the window."""
+def _last_week(context: Context) -> LastWeek:
     before = week_before(context)
     found = () if before is None else run_rules(before)
-    return found, reversals(context, before, found)
+    return LastWeek(found, reversals(context, before, found))
 
 
-def with_actions(found: RuleFindings) -> Review:
-    """Return the findings after people's actions. Only the actions are read from the lake."""
-    actions, outcome = load_actions(found.context.lake), found.reversals
-    wrong = {each.finding.finding_id: each for each in (outcome.findings if outcome else ())}
-    known = (each.finding_id for each in found.last_week)
-    gone = (
-        lifecycle.ended_findings(found.last_week, found.findings, wrong, _seen_to_the_end(found.context))
-        if found.last_week
-        else ()
-    )
+def with_actions(found: RuleFindings, last_week: LastWeek | None = None) -> Review:
+    """Return the findings after people's actions. Only the actions are read from the lake.
+
+    Compared with last week, a finding without an action is new or standing; without `last_week` it is open.
+    """
+    actions, before = load_actions(found.context.lake), last_week or LastWeek((), None)
+    wrong = {each.finding.finding_id: each for each in (before.reversals.findings if before.reversals else ())}
+    known = {each.finding_id for each in before.findings}
+
+    def otherwise(finding: Finding) -> str:
+        return "open" if last_week is None else "standing" if finding.finding_id in known else "new"
+
     return Review(
         context=found.context,
         findings=lifecycle.with_status(
-            found.findings, known, actions, wrong, found.as_of_ms, seen_until_ms=found.context.until_ms
+            found.findings, otherwise, actions, wrong, found.as_of_ms, seen_until_ms=found.context.until_ms
         ),
         fleet=found.fleet,
-        gone=gone,
-        reversals=outcome,
+        gone=lifecycle.ended_findings(before.findings, found.findings, wrong, _seen_to_the_end(found.context))
+        if before.findings
+        else (),
+        reversals=before.reversals,
         sensitivity=found.sensitivity,
         actions=actions,
     )

@@ -109,7 +109,7 @@ class Whole:
     @cached_property
     def review(self) -> Review:
         """Return every finding, and the outcome of last week's."""
-        return with_actions(self.found)
+        return with_actions(self.found, self.found.last_week)
 
     def after_actions(self) -> Whole:
         """Return a copy that reads people's actions again; the rules do not run again.
@@ -163,7 +163,8 @@ class Whole:
 
     @cached_property
     def decision_review(self) -> Review:
-        return self.review if self.decision_window.ledger is self.ledger else with_actions(self.decision_found)
+        """Return the findings of the decision window. They are not compared with last week's, which costs as much again."""
+        return with_actions(self.decision_found)
 
     def recommendations(self, scope: Scope, part: WindowLedger) -> Recommendations:
         """Return the recommendations in a scope. Recommendations for people name no other people.

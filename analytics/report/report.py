@@ -14,7 +14,7 @@ from analytics.capacity.demand import Gang
 from analytics.capacity.jobs import load_jobs, with_allocation_facts
 from analytics.capacity.off_peak import OffPeak, off_peak
 from analytics.decide.recommendations import Recommendations
-from analytics.decide.review import is_in_scope, names_others
+from analytics.decide.review import Review, is_in_scope, names_others
 from analytics.intervals import by_day, by_hour
 from analytics.ledger.summary import Totals, totals_by
 from analytics.money.accounts import ALLOCATION_GROUPS, Accounts
@@ -75,7 +75,7 @@ class Report:
         """Return the same report with people's new actions, as `whole` has them; ledger and plans stay."""
         after = copy(self)
         after.whole = whole
-        for name in ("review", "recommendations", "surplus"):
+        for name in ("review", "decision_review", "recommendations", "surplus"):
             after.__dict__.pop(name, None)
         return after
 
@@ -184,7 +184,15 @@ class Report:
 
         Findings that also name others are left out and not counted, because their number reveals something.
         """
-        whole, scope, found = self.whole, self.scope, self.whole.review
+        return self._scoped(self.whole.review)
+
+    @cached_property
+    def decision_review(self) -> ScopedReview:
+        """Return the findings of the decision window, on which the recommendations rest, with people's actions."""
+        return self._scoped(self.whole.decision_review)
+
+    def _scoped(self, found: Review) -> ScopedReview:
+        whole, scope = self.whole, self.scope
         if not scope.is_all:
 
             def is_own(each: Finding) -> bool:
@@ -204,8 +212,12 @@ class Report:
     def named_findings(self) -> tuple[Finding, ...]:
         """Return the findings of the window, and other findings behind the recommendations."""
         known = {each.finding_id for each in self.review.findings}
-        evidence = {each.finding_id: each for found in self.recommendations.listed for each in found.evidence}
-        return (*self.review.findings, *(each for name, each in evidence.items() if name not in known))
+        return (*self.review.findings, *(each for name, each in self.evidence.items() if name not in known))
+
+    @property
+    def evidence(self) -> dict[str, Finding]:
+        """Return the findings behind the recommendations, by id. The rules need not run in the window for them."""
+        return {each.finding_id: each for found in self.recommendations.listed for each in found.evidence}
 
     @cached_property
     def quality(self) -> tuple[Remark, ...] | None:

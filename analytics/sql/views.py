@@ -235,7 +235,7 @@ RECOMMENDATIONS = _columns(
         "confidence": "high, medium or low",
         "deadline": (pl.Date, "the last day on which acting is in time, in the site's time zone"),
         "horizon_days": (pl.Float64, "how long the action has to last"),
-        "status": "standing, or the status of its findings",
+        "status": "open, notified, acknowledged or snoozed",
         "findings": (TEXTS, "ids of the findings that are its evidence"),
         "next": "next command",
     }

@@ -96,7 +96,7 @@ def _name(finding: Finding, review: ScopedReview) -> Sentence:
         *([tr("job {name}", name=plain(finding.job, 40))] if finding.job else []),
         tr("first observed on {day}", day=Day(finding.since_ms)),
         tr("confidence: {grade}", grade=tr(finding.confidence.grade)),
-        *([tr(finding.status)] if finding.status != "standing" else []),
+        *([tr(finding.status)] if finding.status != "open" else []),
         *([tr("notified: {when}", when=told)] if told != tr("never") else []),
     ]
     return tr("{what} ({details})", what=name, details=SentenceList(details, ", "))

@@ -61,7 +61,7 @@ REPORT: tuple[Chapter, ...] = (
     ),
     Chapter(
         tr("Evidence of the recommendations"),
-        (lambda report: evidence_folds(report.recommendations, report.review),),
+        (lambda report: evidence_folds(report.recommendations, report.decision_review),),
         on_paper=False,
     ),
     Chapter(

@@ -56,11 +56,13 @@ def command_block(label: str, command: str, name: str) -> list[Any]:
     return [html.H4(label), html.Div([html.Code(plain(command, LONGEST)), copy], className="command")]
 
 
-def action_form(view: View, legend: str, prefix: str, *, ready: bool) -> list[Any]:
-    """For those who may act; the server asks again who presses. Ids begin with `prefix`, `ready` says whether something is chosen."""
+def action_form(view: View, legend: str, prefix: str, ids: Iterable[str], *, ready: bool) -> list[Any]:
+    """For those who may act on the findings `ids`; the server asks again who presses.
+
+    Element ids begin with `prefix`, `ready` says whether something is chosen.
+    """
     if not view.reader.may(PLANNER):
         return []
-    review = view.report.review
     # half a sentence stays when the page is made again
     text = dcc.Input(
         id=f"{prefix}act-text", type="text", value="", maxLength=2000, persistence=True, persistence_type="memory"
@@ -73,7 +75,7 @@ def action_form(view: View, legend: str, prefix: str, *, ready: bool) -> list[An
     return [
         dcc.Store(
             id=f"{prefix}findings-seen",
-            data=last_of(review.actions, (each.finding_id for each in view.report.named_findings)),
+            data=last_of(view.report.decision_review.actions, ids),
         ),
         html.Fieldset(
             [

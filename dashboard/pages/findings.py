@@ -159,7 +159,7 @@ def _words(view: View) -> str:
     hidden, low = len(report.review.snoozed), len(report.review.low)
     return SentenceList(
         [
-            with_waiting(report.review, first),
+            with_waiting(report.whole.context, first),
             *([more_of_low(low)] if low else []),
             *([tr_many("{number} snoozed", hidden)] if hidden else []),
             *([release_sentence(given)] if given is not None else []),
@@ -209,7 +209,7 @@ def _content(view: View, _: Palette) -> html.Div:
                 *_wrong(view, table.columns),
                 _tools(view),
                 grid(view.language, _GRID, shown, chosen=chosen, hides=True, high_rows=True),
-                *action_form(view, tr("With the chosen findings"), "", ready=bool(chosen)),
+                *action_form(view, tr("With the chosen findings"), "", known, ready=bool(chosen)),
                 html.Div(
                     detail(view, chosen),
                     id="finding-detail",

@@ -138,7 +138,7 @@ def _hosts(view: View, each: Recommendation) -> list[str]:
 
 def _finding(view: View, finding: Finding, told: Confidence) -> list[Any]:
     """The finding, how sure it is, and which of its conditions do not hold, where these are not those of the decision, which are `told`."""
-    name = dcc.Link(heading(finding, view.report.review), href=address(view, "finding", finding.finding_id))
+    name = dcc.Link(heading(finding, view.report.decision_review), href=address(view, "finding", finding.finding_id))
     grade = view.translate(tr(finding.confidence.grade))
     failed = [html.Li(condition) for condition in finding.confidence.failed if finding.confidence != told]
     return [
@@ -166,7 +166,7 @@ def _risk(each: Recommendation) -> Iterator[str]:
 
 
 def _history(view: View, each: Recommendation) -> list[str]:
-    actions = view.report.review.actions
+    actions = view.report.decision_review.actions
     first = min((finding.since_ms for finding in each.evidence), default=None)
     began = [] if first is None else [tr("first observed {moment}", moment=Moment(first))]
     return [
@@ -203,7 +203,7 @@ def _leading(found: Recommendations, wanted: str) -> tuple[str, ...]:
 
 def _rest(view: View, colours: Palette, found: Recommendations, place: int) -> list[html.Section]:
     """Return the sections below the table: those without a known value, the slider at its `place`; folded the verdicts, the snoozed ones and the sum."""
-    given, left, later = found.fleet, to_look_at(found), put_off(found, view.report.review.actions)
+    given, left, later = found.fleet, to_look_at(found), put_off(found, view.report.decision_review.actions)
     free = pool_verdicts(given)
     return [
         *([folded(section_panel(view, colours, left, first=left.shown, wide=True), on_phones=True)] if left else []),
@@ -236,6 +236,7 @@ def _decisions(view: View, colours: Palette, found: Recommendations) -> html.Sec
                 view,
                 tr("With the first finding of the chosen recommendation"),
                 _PREFIX,
+                view.report.evidence,
                 ready=bool(_leading(found, wanted)),
             ),
         ],
@@ -463,5 +464,4 @@ RECOMMENDATIONS = Page(
     _content,
     _connect,
     question=tr("What should be released, reclaimed or changed, and who acts?"),
-    has_findings=True,
 )

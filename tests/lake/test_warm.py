@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path, PosixPath
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from analytics.decide import review
-from analytics.decide.kept_findings import FOLDER, KeptFindings, WindowFindings
+from analytics.decide.kept_findings import FOLDER, WindowFindings
 from analytics.decide.review import RuleFindings, find_in_window
 from analytics.decide.written_values import read, written
 from analytics.language.languages import language
@@ -56,7 +55,7 @@ def found_in(lake: Lake, since: str = SINCE) -> RuleFindings:
 
 
 def content_of(found: RuleFindings) -> str:
-    parts = (found.findings, found.fleet, found.last_week, found.reversals, dict(found.sensitivity))
+    parts = (found.findings, found.fleet, dict(found.sensitivity))
     return json.dumps(written(parts))
 
 
@@ -106,14 +105,25 @@ def test_what_is_kept_is_what_the_rules_find_in_every_language(warm: Lake, runs:
     made = found_in(warm)
     assert len(runs) == 1
     assert len(made.findings) > 5
-    assert made.last_week
-    assert (kept.findings, kept.last_week, kept.reversals) == (made.findings, made.last_week, made.reversals)
+    assert kept.findings == made.findings
     assert content_of(kept) == content_of(made)
     assert small_workloads(kept.context).equals(small_workloads(made.context))
     french = language("fr", "Europe/Paris")
     for one, other in zip(kept.findings, made.findings, strict=True):
         said = [french.translate(each) for each in (one.sentence, *one.confidence.failed, *one.notes)]
         assert said == [french.translate(each) for each in (other.sentence, *other.confidence.failed, *other.notes)]
+
+
+def test_last_weeks_findings_are_made_when_asked_for_and_kept_beside(
+    warm: Lake, runs: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = found_in(warm).last_week
+    assert made.findings
+    assert made.reversals is not None
+    assert sorted(file.name.count(".before.") for file in Path(warm.root, FOLDER).iterdir()) == [0, 1]
+    monkeypatch.setattr(review, "run_rules", None)
+    assert found_in(warm).last_week == made
+    assert not runs
 
 
 def test_windows_that_begin_before_the_first_row_share_their_findings(warm: Lake, runs: list[object]) -> None:
@@ -209,12 +219,11 @@ def test_a_lake_that_keeps_nothing_is_an_error_of_the_verb_alone(
     assert quick_runs
 
 
-def test_the_oldest_kept_windows_make_room(warm: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_kept_windows_make_room(
+    warm: Lake, quick_runs: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("analytics.decide.kept_findings._MOST_FILES", 2)
-    found, inputs = found_in(warm), inputs_of(warm, SINCE, UNTIL)
-    of_rules = (found.findings, found.fleet, found.last_week, found.reversals, found.sensitivity)
-    parts = WindowFindings(*of_rules, small_workloads(found.context), short_runs_beside(found.context))
-    for moment_ms in (1, 2, 3):
-        window = replace(found.context.window, since_ms=moment_ms)
-        KeptFindings(inputs, replace(found.context, window=window)).keep(parts)
+    for since in ("2025-11-08", "2025-11-09", "2025-11-10"):
+        found_in(warm, since)
+    assert len(quick_runs) == 3
     assert len(list(Path(warm.root, FOLDER).iterdir())) == 2
