@@ -44,7 +44,8 @@ def siblings(rows: DayRows, held: Held, running: Mask, at: Places, least_ms: int
         at = np.flatnonzero(these)
         moments, gpus = np.unique(minute[at[run_starts(minute[at], rows.gpu[at])]], return_counts=True)
         others = minute[mine & ~these]
-        together = np.setdiff1d(moments[gpus > 1], others[run_starts(others)])
+        others = np.sort(others[run_starts(others)])  # setdiff1d is 40 times slower: it hashes
+        together = moments[(gpus > 1) & ~_among(moments, others)]
         found[at[_among(minute[at], together)]] = state
     return found
 

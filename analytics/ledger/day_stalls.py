@@ -103,8 +103,9 @@ def stall_signs(
         cpu_util_pct = np.append(lists.cpu_util_pct, np.nan)[held.list_of_row[at]]
         doubted = (cpu_util_pct >= BUSY_CPU_PCT) | (rows.sampled[at] & (rows.weight[at] > MINUTE_MS))
         if not (contradicted | doubted).all():
-            working = np.setdiff1d(np.flatnonzero(running), at, assume_unique=True)
-            doubted |= _is_moved(rows, at, others.moved()) & ~_beside_work(rows, at, working)
+            works = running.copy()
+            works[at] = False
+            doubted |= _is_moved(rows, at, others.moved()) & ~_beside_work(rows, at, np.flatnonzero(works))
         alone = np.where((fallen == STILL) & (of_card > 0), RESUMING, DOUBTFUL)
         spoken = np.where(doubted, CONTESTED, np.where(agree >= 2, WAITING, alone))
         signs[at] = np.where(contradicted, NO_SIGN, spoken)
