@@ -25,14 +25,14 @@ T = TypeVar("T")
 
 
 def carry_out(
-    source: LakeSource, search: str | None, action: Callable[[View], tuple[str, T]]
+    source: LakeSource, search: str | None, action: Callable[[View], tuple[str, T]], *, findings: bool = False
 ) -> tuple[str, T | None, View | None]:
     """Run a button's action; return a sentence in the reader's language, the action's result, and the view after it.
 
     `action` returns the sentence and the result. Where there is no view, or `action` raises FallowError, the sentence is the
-    reason, and result and view are None. The view is also None where it cannot be made again.
+    reason, and result and view are None. The view is also None where it cannot be made again. `findings` is as in `view_of`.
     """
-    view = view_of(source, search)
+    view = view_of(source, search, findings=findings)
     if isinstance(view, Problem):
         return button_line(source, search, view), None, None
     try:
@@ -40,7 +40,7 @@ def carry_out(
     except FallowError as error:
         return error_line(view, error), None, None
     source.forget()
-    now = view_of(source, search)
+    now = view_of(source, search, findings=findings)
     return view.translate(sentence), result, None if isinstance(now, Problem) else now
 
 

@@ -153,7 +153,7 @@ def _file(content: bytes, media_type: str, name: str) -> Response:
 def _answer(source: LakeSource, make: Callable[[View, str], Response]) -> Response:
     """Return the response of `make` to the view and the address's search, or one sentence with the error."""
     search = request.query_string.decode(errors="replace")
-    look = view_of(source, search)
+    look = view_of(source, search, findings=True)
     if isinstance(look, Problem):
         return _refusal(problem_line(source, search, look), 409)
     try:

@@ -33,8 +33,11 @@ from fallow.given_file import TABLE_BYTES, given_bytes
 from fallow.lake import Lake
 
 
-def view_of(source: LakeSource, search: str | None, *, findings: bool = True) -> View | Problem:
-    """Return the view that an address's `?...` asks for, limited to what the current reader may see, or the problem."""
+def view_of(source: LakeSource, search: str | None, *, findings: bool = False) -> View | Problem:
+    """Return the view that an address's `?...` asks for, limited to what the current reader may see, or the problem.
+
+    Only with `findings` have the rules run in its window, for what shows the window's own findings.
+    """
     try:
         return source.look(Query.parse(search), person(), findings=findings)
     except FallowError as error:

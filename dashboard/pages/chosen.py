@@ -105,11 +105,13 @@ def connect_action_form(
     ids: Callable[[View, Any], tuple[str, ...]],
     outputs: Sequence[Output],
     show: Callable[..., list[Any]],
+    findings: bool = False,
 ) -> None:
     """What the buttons do, and what the page shows then.
 
     `ids` are the findings to act on, from the view and the first value of the states `chosen`; `show` makes what the
-    `outputs` get, from the view as it is after the action, the colours, and the values of the states.
+    `outputs` get, from the view as it is after the action, the colours, and the values of the states. `findings` is as
+    in `view_of`.
     """
 
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
@@ -140,7 +142,7 @@ def connect_action_form(
             outcome = act(view, wish, SystemClock().now_ms())
             return outcome.said, outcome
 
-        said, outcome, now = carry_out(source, search, wished)
+        said, outcome, now = carry_out(source, search, wished, findings=findings)
         if outcome is None:
             return [said, *unchanged[1:]]
         if now is None:

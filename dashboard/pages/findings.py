@@ -240,7 +240,7 @@ def _connect(app: Any, source: LakeSource) -> None:
         Output("finding-detail", "children"), Input(_CHOSEN, "data"), State("url", "search"), prevent_initial_call=True
     )
     def look(chosen: Any, search: str | None) -> Any:
-        view = view_of(source, search)
+        view = view_of(source, search, findings=True)
         if isinstance(view, Problem):
             return [problem_hint(source, search, view)]
         return in_words(detail(view, _ids(chosen)), view.language)
@@ -257,6 +257,7 @@ def _connect(app: Any, source: LakeSource) -> None:
             Output("findings-words", "children"),
         ],
         show=lambda view, _, chosen: [_shown(view).rows(view.language), detail(view, _ids(chosen)), _words(view)],
+        findings=True,
     )
 
 

@@ -147,7 +147,7 @@ def send_tried(source: LakeSource, search: str | None, tried: Mapping[str, Any])
 
 def _asked(source: LakeSource, search: str | None, carried_out: Callable[[View], SendingAnswer]) -> SendingAnswer:
     """What `carried_out` answers, only for who may send, which is written down where they may not; else why not."""
-    look = view_of(source, search)
+    look = view_of(source, search, findings=True)
     if isinstance(look, Problem):
         return SendingAnswer(html.P(button_line(source, search, look), className="failed"))
     try:

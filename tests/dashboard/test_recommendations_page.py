@@ -15,7 +15,9 @@ from flask.testing import FlaskClient
 from analytics.tables.recommendations import ACTION_WORDS
 from analytics.workloads.pool_demand import MARGINS
 from dashboard.actions import KINDS
-from tests.dashboard.acting import Held, Pages
+from dashboard.query import Query
+from dashboard.view import View
+from tests.dashboard.acting import PLAN, Held, Pages
 from tests.dashboard.conftest import by_id, components, page, table, words
 from tests.dashboard.sites import LANGUAGE, WEEK, WINDOW, Site
 from tests.in_process import run_in_process
@@ -226,8 +228,11 @@ def test_an_action_is_on_the_leading_finding(held: Held) -> None:
     one = next(each for each in found.listed if each.finding)
     answer = pressed(pages, "ack", one.recommendation_id, "asking")
     assert answer["recommendation-acts-said"]["children"] == "Acknowledged 1 finding"
-    assert list(pages.view().report.review.actions) == [one.evidence[0].finding_id]
     assert "acknowledged: asking" in words(answer["recommendation-detail"]["children"])
+    view = pages.source.look(Query.parse("?span=all"), PLAN, findings=False)
+    assert isinstance(view, View)
+    assert list(view.report.decision_review.actions) == [one.evidence[0].finding_id]
+    assert not view.report.is_reviewed, "the button did not have the rules run in the page's own window"
 
 
 def test_a_snoozed_recommendation_stays_visible_and_can_be_reopened(held: Held) -> None:

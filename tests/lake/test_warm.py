@@ -16,7 +16,7 @@ from analytics.decide.written_values import read, written
 from analytics.language.languages import language
 from analytics.simulation import SimulatedFleet, write_fleet
 from analytics.window import load_window_ledger
-from analytics.workloads.packing import short_runs_beside, small_workloads
+from analytics.workloads.packing import small_workloads
 from fallow.errors import LakeError
 from fallow.lake import Lake
 from fallow.stores.local import LocalStore
