@@ -92,35 +92,35 @@ class Exporter:
     signed_by: tuple[str, ...]
     """Metrics of which a target has at least one; empty: any target. For exporters whose other names may be those of several exporters."""
 
-    gpu: tuple[str, ...]
-    gpu_prefix: str
+    metrics: tuple[MappedMetric, ...]
+    gpu: tuple[str, ...] = ()
+    gpu_prefix: str = ""
     """The prefix that the label omits from a UUID, such as `GPU-`."""
 
-    index: tuple[str, ...]
-    host: tuple[str, ...]
+    index: tuple[str, ...] = ()
+    host: tuple[str, ...] = ()
     """Labels of the host; without them `instance` without its port."""
 
-    mig_uuid: tuple[str, ...]
-    mig_instance: tuple[str, ...]
+    mig_uuid: tuple[str, ...] = ()
+    mig_instance: tuple[str, ...] = ()
     """A series with one of these labels is of a MIG instance, and `gpu` names its parent unless `mig_uuid` is present."""
 
-    device: tuple[tuple[str, tuple[str, ...]], ...]
+    device: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Columns of `device` in labels: column, labels."""
 
-    user: tuple[tuple[str, tuple[str, ...]], ...]
+    user: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """The user of the GPU: one of USERS, labels."""
 
-    own_pods: str
+    own_pods: str = ""
     """Regular expression of the exporter's own pods: a server may put them in the place of the user."""
 
-    unknown: tuple[tuple[float, float], ...]
+    unknown: tuple[tuple[float, float], ...] = ()
     """Values, both ends included, that mean "not known"."""
 
-    ignored: str
+    ignored: str = ""
     """Regular expression of metrics of the exporter that fallow does not use."""
 
-    metrics: tuple[MappedMetric, ...]
-    combined: tuple[CombinedColumn, ...]
+    combined: tuple[CombinedColumn, ...] = ()
     process: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """For a tool: columns of `process` and the tool's names for them."""
 

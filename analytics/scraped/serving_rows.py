@@ -63,19 +63,9 @@ def _exporter(engine: Engine) -> Exporter:
         source_url="docs/inference-servers.md",
         readings="Levels are true of the scrape; tokens and requests are counted between two scrapes.",
         signed_by=tuple(metric.metric for metric in metrics if metric.metric.startswith(engine.prefix)),
-        gpu=(),
-        gpu_prefix="",
-        index=(),
-        host=NODE,
-        mig_uuid=(),
-        mig_instance=(),
-        device=(),
-        user=(),
-        own_pods="",
-        unknown=(),
-        ignored=rf"{engine.prefix}.*",
         metrics=metrics,
-        combined=(),
+        host=NODE,
+        ignored=rf"{engine.prefix}.*",
     )
 
 
