@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,39 +13,60 @@ from analytics.contradictions.recorded import ContradictoryTimes
 from analytics.importers.command import published_line
 from analytics.importers.doubts import overview_lines
 from analytics.language.sentences import count
+from analytics.scraped.reading import SiteReader
+from analytics.scraped.server.metrics_server import MetricsServer
+from analytics.scraped.source import ScrapedSource
 from analytics.scraped.totals import ReadTotals
 from fallow.clock import SECOND_MS, format_duration, format_ms
+from fallow.lake import Lake
+from fallow.pseudonyms import Pseudonyms
+
+
+@dataclass(frozen=True)
+class ImportWish:
+    """The source, the lake and the requested window; `now_ms` is the server's time, and the last `late_ms` may not be complete yet."""
+
+    source: ScrapedSource
+    server: MetricsServer
+    reader: SiteReader
+    lake: Lake
+    pseudonyms: Pseudonyms | None
+    since_ms: int
+    until_ms: int
+    now_ms: int
+    late_ms: int
+    restart: bool = False
+    yes: bool = False
+    machines: bool = False
 
 
 @dataclass(frozen=True)
 class ScrapedImport:
-    """The requested import, the server, and the result."""
+    """The requested import and its result."""
 
-    server: str
-    url: str
-    way: str
-    clock_offset_ms: int | None
-    since_ms: int
-    until_ms: int
+    wish: ImportWish
     read_from_ms: int
     """Start of this run; an earlier run has read the time before."""
 
     totals: ReadTotals
     seconds: float
-    odd: tuple[str, ...]
+    odd: Collection[str]
     contradictory: ContradictoryTimes
-    warnings: tuple[str, ...]
-    lake: str
-    journal: Path
     is_published: bool
 
     @property
-    def rate(self) -> float:
-        return self.totals.samples / max(self.seconds, 0.001)
+    def notes(self) -> tuple[str, ...]:
+        return (*self.totals.notes(), *self.wish.server.warnings)
+
+    @property
+    def journal(self) -> Path:
+        return self.wish.source.journal(self.wish.lake).path
 
     @property
     def next_command(self) -> str:
-        return f"fallow recommendations --lake {shlex.quote(self.lake)} --since {format_ms(self.since_ms)}"
+        return (
+            f"fallow recommendations --lake {shlex.quote(self.wish.lake.root)} --since {format_ms(self.wish.since_ms)}"
+        )
 
 
 def as_shown(done: ScrapedImport, *, machines: bool) -> str:
@@ -54,22 +75,23 @@ def as_shown(done: ScrapedImport, *, machines: bool) -> str:
 
 
 def as_text(done: ScrapedImport) -> str:
-    totals, overview = done.totals, done.totals.overview()
+    wish, server, totals = done.wish, done.wish.server, done.totals
+    rate = totals.samples / max(done.seconds, 0.001)
     return "\n".join(
         [
-            f"server    {done.server} at {done.url}, by {done.way}{_clock(done.clock_offset_ms)}",
-            f"window    {format_ms(done.since_ms)} to {format_ms(done.until_ms)}",
+            f"server    {server.name} at {wish.source.address.url}, by {server.way}{_clock(server.clock_offset_ms())}",
+            f"window    {format_ms(wish.since_ms)} to {format_ms(wish.until_ms)}",
             *_resumed_lines(done),
-            f"read      {totals.samples:,} samples in {_seconds(done.seconds)} ({done.rate:,.0f}/s)",
+            f"read      {totals.samples:,} samples in {_seconds(done.seconds)} ({rate:,.0f}/s)",
             *_gpu_lines(totals),
-            *(overview_lines(overview) if totals.rows else ()),
+            *(overview_lines(totals.overview()) if totals.rows else ()),
             *_coverage(totals),
             *_left_out(totals),
             *_user_lines(totals),
             *_server_lines(totals),
-            *(f"note      {note}" for note in (*done.contradictory, *totals.notes(), *done.warnings)),
+            *(f"note      {note}" for note in (*done.contradictory, *done.notes)),
             *(f"odd       {odd}" for odd in done.odd),
-            f"lake      {done.lake}",
+            f"lake      {wish.lake.root}",
             *(published_line(each) for each in totals.published.values()),
             *(
                 [f"journal   {done.journal} (safe to delete)", f"next      {done.next_command}"]
@@ -81,12 +103,17 @@ def as_text(done: ScrapedImport) -> str:
 
 
 def as_json(done: ScrapedImport) -> dict[str, object]:
-    totals = done.totals
+    wish, server, totals = done.wish, done.wish.server, done.totals
     return {
-        "lake": done.lake,
-        "server": {"name": done.server, "url": done.url, "way": done.way, "clock_offset_ms": done.clock_offset_ms},
-        "since": format_ms(done.since_ms),
-        "until": format_ms(done.until_ms),
+        "lake": wish.lake.root,
+        "server": {
+            "name": server.name,
+            "url": wish.source.address.url,
+            "way": server.way,
+            "clock_offset_ms": server.clock_offset_ms(),
+        },
+        "since": format_ms(wish.since_ms),
+        "until": format_ms(wish.until_ms),
         "read_from": format_ms(done.read_from_ms),
         "samples": totals.samples,
         "seconds": round(done.seconds, 3),
@@ -104,7 +131,7 @@ def as_json(done: ScrapedImport) -> dict[str, object]:
             "without_gpu": _servers_without_gpu(totals),
             "engines": sorted(totals.engines),
         },
-        "notes": [*totals.notes(), *done.warnings],
+        "notes": list(done.notes),
         "odd": list(done.odd),
         "contradictions": done.contradictory.as_json(),
         "published": done.is_published,
@@ -121,14 +148,13 @@ def _clock(offset_ms: int | None) -> str:
 
 
 def _resumed_lines(done: ScrapedImport) -> Iterator[str]:
-    if done.read_from_ms > done.since_ms:
+    if done.read_from_ms > done.wish.since_ms:
         yield f"resumed   at {format_ms(done.read_from_ms)}: an earlier run has read the time before (--restart reads it again)"
 
 
 def _gpu_lines(totals: ReadTotals) -> Iterator[str]:
-    overview = totals.overview()
     if totals.samples:
-        yield f"GPUs      {overview.gpus:,} on {len(overview.hosts):,} host{'' if len(overview.hosts) == 1 else 's'}"
+        yield f"GPUs      {len(totals.gpus):,} on {count(len(totals.hosts), 'host')}"
     else:
         yield "GPUs      no new rows"
 
@@ -166,8 +192,7 @@ def _coverage(totals: ReadTotals) -> Iterator[str]:
 
 def _sampled_ratio(totals: ReadTotals) -> float | None:
     """Return the share of the time from the first to the last row of all GPUs that samples cover; None without rows."""
-    span_ms = 0 if totals.first_ms is None or totals.end_ms is None else totals.end_ms - totals.first_ms
-    return totals.interval_ms / (span_ms * len(totals.gpus)) if span_ms and totals.gpus else None
+    return totals.interval_ms / (totals.span_ms * len(totals.gpus)) if totals.span_ms and totals.gpus else None
 
 
 def _left_out(totals: ReadTotals) -> Iterator[str]:

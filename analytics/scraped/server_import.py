@@ -6,7 +6,7 @@ import argparse
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Self
 
@@ -23,11 +23,10 @@ from analytics.importers.ticks import MOST_GPUS
 from analytics.language.languages import site_zone
 from analytics.language.sentences import page_columns
 from analytics.mig import MIG_PREFIX
-from analytics.scraped.import_summary import ScrapedImport, as_shown
+from analytics.scraped.import_summary import ImportWish, ScrapedImport, as_shown
 from analytics.scraped.lake_writer import LakeWriter, WriterSettings
 from analytics.scraped.reading import ReadChunk, SiteReader, days
 from analytics.scraped.recognition import ReadValues, check_json, check_text, recognised
-from analytics.scraped.server.metrics_server import MetricsServer
 from analytics.scraped.serving_rows import server_exporters
 from analytics.scraped.source import ReadSpan, ScrapedSource, add_server_flags, server_settings
 from analytics.scraped.totals import ReadTotals
@@ -36,7 +35,6 @@ from fallow.clock import HOUR_MS, SECOND_MS, Clock, SystemClock, format_duration
 from fallow.errors import InputError, UsageError
 from fallow.lake import Lake
 from fallow.output import say, show
-from fallow.pseudonyms import Pseudonyms
 from fallow.schema import DEVICE, GPU
 
 _MOST = 10
@@ -147,24 +145,6 @@ class ProgressLine:
             say(f"{self._done:.0%} read, {read}, about {format_duration(max(left_s, 1) * SECOND_MS)} left")
 
 
-@dataclass(frozen=True)
-class ImportWish:
-    """The source, the lake and the requested window; `now_ms` is the server's time, and the last `late_ms` may not be complete yet."""
-
-    source: ScrapedSource
-    server: MetricsServer
-    reader: SiteReader
-    lake: Lake
-    pseudonyms: Pseudonyms | None
-    since_ms: int
-    until_ms: int
-    now_ms: int
-    late_ms: int
-    restart: bool = False
-    yes: bool = False
-    machines: bool = False
-
-
 class ServerImport:
     """One import; runs once."""
 
@@ -209,7 +189,7 @@ class ServerImport:
     def _read_window(self) -> tuple[int, int]:
         """Return the start of the interval that will be complete in the lake, and the start of this run."""
         wish = self._wish
-        journal = self._wish.source.journal(self._wish.lake)
+        journal = wish.source.journal(wish.lake)
         if wish.restart and journal.read():
             journal.forget()
         for before in journal.read():
@@ -219,20 +199,19 @@ class ServerImport:
 
     def _discovery_line(self) -> str:
         """Return a line on the discovered metrics. Raises InputError where the server has no metric that fallow knows."""
-        wish = self._wish
+        wish, server = self._wish, self._wish.server
+        place = f"{server.name} at {wish.source.address.url}"
         names = wish.reader.names(wish.since_ms, wish.until_ms)
-        if not (names.telling or names.of_servers) and names.refused:
-            raise InputError(
-                f"{wish.server.name} has no series that can be read: {'; '.join(names.refused)}", _OWN_READER
-            )
-        if not (names.telling or names.of_servers):
-            matching = f" where {wish.source.match}" if wish.source.match else ""
-            raise InputError(
-                f"{wish.server.name} at {wish.source.address.url} has no series of a known GPU exporter or inference server between "
-                f"{format_ms(wish.since_ms)} and {format_ms(wish.until_ms)}{matching}",
-                "`--check` lists its metrics; --mapping FILE names your own series",
-            )
-        return f"{wish.server.name} at {wish.source.address.url} has metrics of {', '.join(names.titles)}; reading by {wish.server.way}"
+        if names.telling or names.of_servers:
+            return f"{place} has metrics of {', '.join(names.titles)}; reading by {server.way}"
+        if names.refused:
+            raise InputError(f"{server.name} has no series that can be read: {'; '.join(names.refused)}", _OWN_READER)
+        matching = f" where {wish.source.match}" if wish.source.match else ""
+        raise InputError(
+            f"{place} has no series of a known GPU exporter or inference server between "
+            f"{format_ms(wish.since_ms)} and {format_ms(wish.until_ms)}{matching}",
+            "`--check` lists its metrics; --mapping FILE names your own series",
+        )
 
     def _ask_about_doubts(self, hosts: Sequence[Imported]) -> None:
         """Show the discovery and ask about doubts before the first rows are published; later doubts are reported at the end."""
@@ -254,23 +233,9 @@ class ServerImport:
         self._progress.advance(share, chunk.samples)
 
     def _outcome(self, *, is_published: bool) -> ScrapedImport:
-        wish = self._wish
+        seconds = self._progress.passed_s
         return ScrapedImport(
-            server=wish.server.name,
-            url=wish.source.address.url,
-            way=wish.server.way,
-            clock_offset_ms=wish.server.clock_offset_ms(),
-            since_ms=wish.since_ms,
-            until_ms=wish.until_ms,
-            read_from_ms=self._from_ms,
-            totals=self._totals,
-            seconds=self._progress.passed_s,
-            odd=tuple(self._odd),
-            contradictory=self._contradictory,
-            warnings=wish.server.warnings,
-            lake=wish.lake.root,
-            journal=wish.source.journal(wish.lake).path,
-            is_published=is_published,
+            self._wish, self._from_ms, self._totals, seconds, self._odd, self._contradictory, is_published
         )
 
 

@@ -104,17 +104,20 @@ class ReadTotals:
             before = self.published.get(each.table)
             self.published[each.table] = each if before is None else before.plus(each)
 
+    @property
+    def span_ms(self) -> int:
+        return 0 if self.first_ms is None or self.end_ms is None else self.end_ms - self.first_ms
+
     def overview(self) -> ImportOverview:
         """Return the figures of all rows, as for other imports; the longest gap is not known."""
         mean = {name: total / count for name, (total, count) in self.sums.items()}
         util = self.sums.get("gpu_util_pct")
-        span_ms = 0 if self.first_ms is None or self.end_ms is None else self.end_ms - self.first_ms
         return ImportOverview(
             gpus=len(self.gpus),
             hosts=tuple(sorted(self.hosts)),
             rows=self.rows,
             gpu_hours=self.interval_ms / HOUR_MS,
-            span_hours=span_ms / HOUR_MS,
+            span_hours=self.span_ms / HOUR_MS,
             mean_util_pct=mean.get("gpu_util_pct"),
             zero_ratio=None if util is None else self.zeros / util[1],
             mean_mem_used_bytes=mean.get("mem_used_bytes"),
