@@ -5,9 +5,10 @@ Names: opentelemetry.io/docs/specs/semconv/hardware/gpu and /hardware/common (in
 
 from __future__ import annotations
 
+from analytics.mig import MIG_PREFIX
 from analytics.scraped.samples import Labels
 
-_UUIDS = ("GPU-", "MIG-")
+UUIDS = ("GPU-", MIG_PREFIX)
 
 
 def hardware_labels(labels: Labels) -> dict[str, str]:
@@ -20,9 +21,9 @@ def hardware_labels(labels: Labels) -> dict[str, str]:
     if not own or not name.startswith("hw."):
         return {}
     if not (name.startswith("hw.gpu.") or kind == "gpu"):
-        own, parent = (parent, "") if parent.startswith(_UUIDS) else ("", "")
-    if own.startswith("MIG-"):
+        own, parent = (parent, "") if parent.startswith(UUIDS) else ("", "")
+    if own.startswith(MIG_PREFIX):
         return {"mig_uuid": own} | ({"uuid": parent} if parent else {})
-    if own.startswith(_UUIDS):
+    if own.startswith(UUIDS):
         return {"uuid": own}
     return {"index": own} if own else {}

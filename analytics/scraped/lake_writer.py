@@ -20,7 +20,6 @@ from analytics.scraped.totals import ReadTotals
 from analytics.scraped.who.allocations import (
     LaterSamples,
     OpenAllocations,
-    WindowAllocations,
     allocations_of,
     with_ends,
 )
@@ -149,9 +148,13 @@ class LakeWriter:
         if kube is not None:
             self._find_hosts(as_of_ms)
         found = allocations_of(given, kube, self._open, as_of_ms=as_of_ms, hosts=self._known)
-        self._publish_allocations(
-            self._allocations_with_later_ends(found) if as_of_ms == self.settings.until_ms else found.read
-        )
+        read = found.read
+        if self._later is not None and as_of_ms == self._later.since_ms:
+            seen, runs = self._later.ends(found.open.runs)
+            left = replace(OpenAllocations.none(), runs=runs)
+            ended = allocations_of(seen, None, left, as_of_ms=as_of_ms, hosts=self._known).read.rows
+            read = replace(read, rows=with_ends(read.rows, ended))
+        self._publish_allocations(read)
         for runs in (found.read.rows, named_users(given.segments)):  # allocations that the lake already has make no row
             self.totals.users |= set(runs.select("scheduler", "allocation_id").drop_nulls().unique().iter_rows())
         self.totals.allocation_notes = found.read.notes
@@ -177,14 +180,6 @@ class LakeWriter:
     def _find_hosts(self, as_of_ms: int) -> None:
         if self._known_until_ms < as_of_ms:
             self._known, self._known_until_ms = KnownHosts.of(self.lake), as_of_ms + HOUR_MS
-
-    def _allocations_with_later_ends(self, found: WindowAllocations) -> ReadAllocations:
-        if self._later is None:
-            return found.read
-        seen, runs = self._later.ends(found.open.runs)
-        left = replace(OpenAllocations.none(), runs=runs)
-        ended = allocations_of(seen, None, left, as_of_ms=self._later.since_ms, hosts=self._known).read.rows
-        return replace(found.read, rows=with_ends(found.read.rows, ended))
 
     def _publish_allocations(self, read: ReadAllocations) -> None:
         if self.settings.pseudonyms is not None:

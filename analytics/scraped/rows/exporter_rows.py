@@ -14,7 +14,7 @@ import polars as pl
 from analytics.mapping.model import Exporter, MappedMetric
 from analytics.scraped.rows.metric_frame import Ints, MetricFrame, ScrapedUnit, ScrapedUnits
 from analytics.scraped.rows.model import Pace, Source
-from analytics.scraped.rows.pace import DEFAULT_SCRAPE_MS, Paces, changed, find_paces, new_readings, scrapes_of
+from analytics.scraped.rows.pace import DEFAULT_SCRAPE_MS, Paces, find_paces, new_readings, scrapes_of
 from fallow import schema
 from fallow.clock import SECOND_MS
 
@@ -169,11 +169,9 @@ def exporter_rows(
     unit = read.frame["unit"].to_numpy()
     frame = read.frame.with_columns(gpu=codes.gpu[unit], host=codes.host[unit], source=codes.source[unit])
     metrics = [name for name in read.frame.columns if name.isdigit()]
-    scrapes = scrapes_of(
-        frame.select(
-            "unit", "source", "time_ms", "ended", changed=pl.Series(changed(unit, [frame[name] for name in metrics]))
-        )
-    )
+    shown = pl.col("unit", *metrics)
+    changed = pl.any_horizontal(shown.ne_missing(shown.shift(1)))
+    scrapes = scrapes_of(frame.select("unit", "source", "time_ms", "ended", changed=changed))
     by_code = {code: known[source] for code, source in enumerate(codes.sources) if source in known}
     paces = find_paces(scrapes, read.exporter, by_code, collect_ms)
     frame, repeated = _without_repeats(frame, scrapes, paces)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from analytics.mapping.model import Exporter, MappedMetric
 from analytics.mig import MIG_PREFIX
+from analytics.scraped.hardware_labels import UUIDS
 from analytics.scraped.rows.model import Source
 from analytics.scraped.samples import Labels
 from analytics.scraped.series_labels import (
@@ -50,8 +51,6 @@ _OF_THE_CARD = frozenset(
     )
 )
 """Columns that a MIG instance does not have: a series of an instance repeats the value of its whole GPU."""
-
-_UUIDS = ("GPU-", MIG_PREFIX)
 
 _LONGEST_HOST = 200
 """Bytes of a host's name in a path of the lake, whose folders may have 255: an unwritable name would delay all others."""
@@ -165,7 +164,7 @@ def _unit(
 
 def _scoped_id(name: str, host: str) -> str:
     """Return the id as in the lake: a UUID unchanged, any other prefixed with its host."""
-    return name if name.startswith(_UUIDS) else f"{host}/{name}"
+    return name if name.startswith(UUIDS) else f"{host}/{name}"
 
 
 def _parts(

@@ -14,7 +14,6 @@ import numpy as np
 import polars as pl
 
 from analytics.mapping.model import Exporter
-from analytics.scraped.rows.metric_frame import Ints, Mask
 from analytics.scraped.rows.model import Pace
 from fallow.clock import DAY_MS, MINUTE_MS, SECOND_MS
 
@@ -70,17 +69,6 @@ def assumed_collect_ms(exporter: Exporter) -> int | None:
     means = [metric.covers_s for metric in exporter.metrics if metric.kind == "average" and metric.covers_s]
     known = [covers_s for covers_s in means if math.isfinite(covers_s)]
     return round(max(known) * SECOND_MS) if known else None
-
-
-def changed(unit: Ints, columns: list[pl.Series]) -> Mask:
-    """Return which rows differ from the row of their unit before in any column, or are its first."""
-    differs = np.ones(len(unit), bool)
-    differs[1:] = unit[1:] != unit[:-1]
-    for column in columns:
-        values = column.to_numpy()
-        both_unknown = np.isnan(values[1:]) & np.isnan(values[:-1])
-        differs[1:] |= (values[1:] != values[:-1]) & ~both_unknown
-    return differs
 
 
 def scrapes_of(rows: pl.DataFrame) -> pl.DataFrame:
