@@ -119,15 +119,16 @@ def served_models(samples: Samples, since_ms: int, until_ms: int) -> ServedModel
     passed_ms = pl.col("time_ms") - pl.col("before_ms")
     axis = once.select(*_SERVER, "time_ms").unique().join(scrapes, on=["server", "time_ms"])
     axis = axis.filter(within & (passed_ms <= LONGEST_MS))
-    values = {**_levels(once.filter("is_level")), **_rises(once.filter(~pl.col("is_level")), scrapes)}
-    for name, found in values.items():
-        axis = axis.join(found.rename({"value": name}), on=[*_SERVER, "time_ms"], how="left", nulls_equal=True)
-    rates = (pl.col(name) * SECOND_MS / passed_ms for name in values if name in _COUNTED and name != FIRST_TOKEN)
+    values = pl.concat([_levels(once.filter("is_level")), _rises(once.filter(~pl.col("is_level")), scrapes)])
+    for name in (*_LEVELS, *_COUNTED):
+        own = values.filter(pl.col("column") == name).drop("column").rename({"value": name})
+        axis = axis.join(own, on=[*_SERVER, "time_ms"], how="left", nulls_equal=True)
+    rates = (pl.col(name) * SECOND_MS / passed_ms for name in _COUNTED if name != FIRST_TOKEN)
     rows = axis.with_columns(*rates, time=pl.col("before_ms"), interval_ms=passed_ms)
     return ServedModels(servers, rows.drop("time_ms", "before_ms").sort(*_SERVER, "time"))
 
 
-def _levels(once: pl.DataFrame) -> dict[str, pl.DataFrame]:
+def _levels(once: pl.DataFrame) -> pl.DataFrame:
     """Return by column the sum or mean over a model's series at a scrape; null where a series is unknown or the result is impossible."""
     divisors = once.filter("is_divisor").select("server", "model", "column", "key", "time_ms", over="value")
     values = once.filter(~pl.col("is_divisor"))
@@ -137,11 +138,10 @@ def _levels(once: pl.DataFrame) -> dict[str, pl.DataFrame]:
     known = known.with_columns(value=pl.when(value >= 0).then(value))
     figure = pl.when(pl.col("mean").first()).then(pl.col("value").mean()).otherwise(pl.col("value").sum())
     impossible = (pl.col("value").null_count() > 0) | (pl.col("mean").first() & (pl.col("value").max() > 1))
-    by_column = known.group_by("column", *_SERVER, "time_ms").agg(value=pl.when(~impossible).then(figure))
-    return {name: by_column.filter(pl.col("column") == name).drop("column") for name in _LEVELS}
+    return known.group_by("column", *_SERVER, "time_ms").agg(value=pl.when(~impossible).then(figure))
 
 
-def _rises(once: pl.DataFrame, scrapes: pl.DataFrame) -> dict[str, pl.DataFrame]:
+def _rises(once: pl.DataFrame, scrapes: pl.DataFrame) -> pl.DataFrame:
     """Return by column what the counters rose since the scrape before; the ratio of two rises for a column with a divisor."""
     first_ms = scrapes.group_by("server").agg(first_ms=pl.col("time_ms").min())
     known = once.sort(*_SERIES, "time_ms").join(first_ms, on="server", maintain_order="left")
@@ -158,8 +158,7 @@ def _rises(once: pl.DataFrame, scrapes: pl.DataFrame) -> dict[str, pl.DataFrame]
     found = rises.filter(~pl.col("is_divisor")).join(over, on=keys, how="left", nulls_equal=True)
     ratio = pl.when(pl.col("over") > 0).then(pl.col("value") / pl.col("over"))
     value = pl.when(pl.col("column") == FIRST_TOKEN).then(ratio).otherwise("value")
-    found = found.select("column", *_SERVER, "time_ms", value=value)
-    return {name: found.filter(pl.col("column") == name).drop("column") for name in _COUNTED}
+    return found.select("column", *_SERVER, "time_ms", value=value)
 
 
 _MEANING_SCHEMA = {

@@ -82,13 +82,6 @@ class ReadingJournal:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    @classmethod
-    def of(cls, url: str, match: str, mapping: str, lake: Lake) -> ReadingJournal:
-        """Return the journal. The lake counts by its id, so a new lake in the same place has another journal. Raises LakeError."""
-        marker = read_marker(lake.store) if lake.store.exists() else None
-        key = digest(url, match, mapping, marker.id if marker else lake.root)
-        return cls(_state_folder() / f"{key}.json")
-
     def read(self) -> tuple[ReadSpan, ...]:
         """Return the intervals that were read, in order; nothing without a readable journal, after which that work is repeated."""
         try:
@@ -170,6 +163,8 @@ class ScrapedSource:
         return MetricsServer.connect(self.address, self.limits)
 
     def journal(self, lake: Lake) -> ReadingJournal:
-        """Return the journal of this server in the lake. Raises LakeError."""
+        """Return the journal. The lake counts by its id, so a new lake in the same place has another journal. Raises LakeError."""
+        marker = read_marker(lake.store) if lake.store.exists() else None
         mapping = f"{self.mapping}@{self.cluster}" if self.cluster else self.mapping
-        return ReadingJournal.of(self.address.url, self.match, mapping, lake)
+        key = digest(self.address.url, self.match, mapping, marker.id if marker else lake.root)
+        return ReadingJournal(_state_folder() / f"{key}.json")

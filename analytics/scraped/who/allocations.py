@@ -135,9 +135,8 @@ def _run_rows(runs: pl.DataFrame, pods: pl.DataFrame | None) -> pl.DataFrame:
 def _known_pods(rows: pl.DataFrame, pods: pl.DataFrame | None) -> pl.DataFrame:
     if pods is None:
         return rows
-    known = with_pods(rows.drop("name").rename({"gpu_count": "_seen"}), pods)
-    pod = pl.col("allocation_id").str.splitn("/", 2).struct.field("field_1")
-    return known.with_columns(gpu_count=pl.coalesce("gpu_count", "_seen"), name=pl.coalesce("name", pod))
+    known = with_pods(rows.rename({"gpu_count": "_seen", "name": "_pod"}), pods)
+    return known.with_columns(gpu_count=pl.coalesce("gpu_count", "_seen"), name=pl.coalesce("name", "_pod"))
 
 
 @dataclass(frozen=True)

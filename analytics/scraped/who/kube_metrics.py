@@ -89,8 +89,8 @@ class KubeTables:
         figures = known.group_by("series").agg(
             first_ms=pl.col("time_ms").min(),
             last_ms=pl.col("time_ms").max(),
-            value=pl.col("value").sort_by("time_ms").last(),
-            growth=pl.col("value").sort_by("time_ms").last() - pl.col("value").sort_by("time_ms").first(),
+            value=pl.col("value").last(),
+            growth=pl.col("value").last() - pl.col("value").first(),
             one_first_ms=is_one.min(),
             one_last_ms=is_one.max(),
         )

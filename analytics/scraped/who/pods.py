@@ -26,8 +26,8 @@ def pods_of(kube: KubeTables) -> pl.DataFrame:
     """Return one row per pod that asked for GPUs, times in milliseconds and null where they are not known.
 
     namespace, pod, uid, node, gpus, gpu_model (a MIG profile), qos, owner (`Deployment/web`), created, submitted, placed, ended,
-    over_by_ms (the first sample in which it was over: an end is known only where an earlier sample showed it alive), is_over, state, reason, partition, project, time_limit_s, last_ms (its last sample), is_gone (its target has later samples of others) and
-    gone_ms (the last moment at which it may have existed).
+    over_by_ms (the first sample in which it was over: an end is known only where an earlier sample showed it alive), is_over, state, reason, partition, project, time_limit_s, last_ms (its last sample) and
+    gone_ms (the last moment at which it may have existed; null unless its target has later samples of others).
     """
     pods = _demands(kube).filter(~_is_left_out())
     for table in (_infos(kube), _owners(kube), _moments(kube), _phases(kube), _reasons(kube), _labels(kube)):
@@ -41,7 +41,7 @@ def pods_of(kube: KubeTables) -> pl.DataFrame:
         is_over=is_over,
         ended=pl.when(is_over).then(pl.coalesce("completed", "over_ms")),
         state=pl.coalesce("reason", "phase"),
-        gone_ms=pl.col("last_ms") + kube.step_ms,
+        gone_ms=pl.when("is_gone").then(pl.col("last_ms") + kube.step_ms),
     )
 
 
@@ -219,16 +219,13 @@ def with_pods(rows: pl.DataFrame, pods: pl.DataFrame) -> pl.DataFrame:
     until its GPU is allocated again. Pods of one name, one after another, are separate runs.
     """
     placed = pods.drop_nulls("placed")
-    facts = _facts(placed).with_columns(
-        gone=placed["gone_ms"].set(~placed["is_gone"], None), over_by=placed["over_by_ms"]
-    )
-    facts = facts.drop("host_gpu_count").sort("placed")
+    facts = _facts(placed).with_columns(over_by=placed["over_by_ms"]).drop("host_gpu_count").sort("placed")
     facts = facts.with_columns(next=pl.col("placed").shift(-1).over("allocation_id"))
     numbered = rows.with_row_index("_run")
     of_pods = numbered.join(facts, on="allocation_id").filter(
         (pl.col("placed") <= pl.col("end")).fill_null(value=True),
         (pl.col("next") > pl.col("first_ms")).fill_null(value=True),
-        (pl.col("gone") > pl.col("first_ms")).fill_null(value=True),
+        (pl.col("gone_ms") > pl.col("first_ms")).fill_null(value=True),
         ~pl.col("is_begun") | (pl.col("pod_end") + NEAR_MS > pl.col("first_ms")).fill_null(value=True),
     )
     unknown = numbered.join(of_pods, on="_run", how="anti")
@@ -259,6 +256,7 @@ def _facts(pods: pl.DataFrame) -> pl.DataFrame:
         "state",
         "gpu_model",
         "time_limit_s",
+        "gone_ms",
         allocation_id=pl.col("namespace") + "/" + pl.col("pod"),
         name=pl.coalesce("owner", "pod"),
         eligible="created",
@@ -285,7 +283,7 @@ def unnamed_pods(
     placed = pods.filter(pl.col("placed").is_not_null() & pl.col("node").is_not_null() & has_end)
     facts = _facts(placed).with_columns(
         host=placed["node"],
-        end=pl.coalesce("pod_end", placed["gone_ms"].set(~placed["is_gone"], None)),
+        end=pl.coalesce("pod_end", "gone_ms"),
         time="placed",
         planned_end=pl.col("placed") + pl.col("time_limit_s") * SECOND_MS,
         seen_ms=placed["last_ms"],
@@ -329,7 +327,7 @@ def waiting_pods(pods: pl.DataFrame, before: pl.DataFrame, step_ms: int) -> PodR
             time="submitted",
             as_of=waits["last_ms"],
             task_count=1,
-            withdrawn=waits["gone_ms"].set(~waits["is_gone"], None),
+            withdrawn="gone_ms",
             reason=reason,
         )
         .drop_nulls("time")
