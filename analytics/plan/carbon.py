@@ -12,11 +12,11 @@ import polars as pl
 from analytics.money.carbon import FREE, HELD, NOTHING, PARTS, REST, CarbonSum, carbon_sums, hourly_energy
 from analytics.money.energy import MJ_PER_KWH, Grid, GridIntensity
 from analytics.money.priced_segments import NOBODY
+from analytics.money.prices import HOURS_PER_YEAR
 from analytics.money.window_money import Money
 from analytics.plan.deferral import Deferral, GridHours, find_deferral, with_deferrable
 from fallow.clock import HOUR_MS
 
-YEAR_HOURS = 8766
 SHIFT_HOURS = 12
 """Default number of hours by which work may move: from the evening's peak into the night, from the night to noon."""
 
@@ -82,7 +82,7 @@ class Carbon:
 
     def year_kwh(self, watts: float) -> float:
         """Return the energy that the site uses in a year for a GPU power in watts, in kWh."""
-        return watts * YEAR_HOURS / 1000 * self.grid.pue
+        return watts * HOURS_PER_YEAR / 1000 * self.grid.pue
 
     def year_co2_kg(self, watts: float) -> float | None:
         """Return the carbon dioxide of that year at the window's mean intensity, in kg."""

@@ -5,27 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import tzinfo
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.capacity.jobs import POOL_MODEL
 from analytics.frames import with_mapped
 from analytics.money.carbon import FREE, NOTHING, USED, CarbonSum, carbon_sums
 from analytics.money.energy import MJ_PER_KWH
 from analytics.money.owners import Owners
 from analytics.plan.replay.replay_jobs import AWAITED
 from analytics.small_tables import read_small
-from analytics.solver import one_thread_solver
+from analytics.solver import one_thread_solver, program_of_sums
 from analytics.workloads.cards import job_kind
 from analytics.workloads.sharing import is_best_effort
 from fallow import schema
 from fallow.clock import HOUR_MS, from_ms
 from fallow.lake import Lake
-
-if TYPE_CHECKING:
-    from highspy import HighsLp
 
 
 def job_names(lake: Lake) -> pl.DataFrame:
@@ -93,10 +90,12 @@ def moved_work(work: Floats, weight: Floats, room: Floats, rate: Floats, most_ho
     if len(ways):
         cost = weight[start[ways]] * rate[target[ways]]
         cost += _STAY * float(cost.mean()) * delay[ways]
-        # The program is always feasible: leaving all work in place is allowed.
-        model = _program(cost, start[ways], target[ways], work, work + room)
+        # a row for the work that leaves each hour, and one for what each hour receives: all may stay, so there is a plan
+        leaving = np.where(np.isin(np.arange(hours), start[ways]), work, 0.0)
+        sums = np.concatenate((leaving, np.full(hours, -np.inf))), np.concatenate((leaving, work + room))
+        rows = np.stack((start[ways], target[ways] + hours), axis=1).ravel()
         solver = one_thread_solver()
-        solver.passModel(model)
+        solver.passModel(program_of_sums(cost, np.inf, sums, np.arange(0, len(rows) + 1, 2), rows))
         solver.run()
         found = solver.getSolution()
         values, duals = np.asarray(found.col_value, np.float64), np.asarray(found.row_dual, np.float64)
@@ -117,27 +116,6 @@ def least_rates(start: NDArray[np.int64], weight: Floats, rate: Floats, prices: 
     for delay in range(most_hours + 1):
         least = np.fmin(least, weight * rates[start + delay] + priced[start + delay])
     return least
-
-
-def _program(cost: Floats, start: NDArray[np.intp], target: NDArray[np.intp], work: Floats, most: Floats) -> HighsLp:
-    """Return the program: a column per move, a row for the work that leaves each hour, and a row for the work that each hour receives."""
-    import highspy
-
-    hours, columns = len(work), len(cost)
-    leaves = np.isin(np.arange(hours), start)
-    model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = columns, 2 * hours
-    model.col_cost_, model.col_lower_, model.col_upper_ = cost, np.zeros(columns), np.full(columns, np.inf)
-    model.row_lower_ = np.concatenate((np.where(leaves, work, 0.0), np.full(hours, -np.inf)))
-    model.row_upper_ = np.concatenate((np.where(leaves, work, 0.0), most))
-    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    model.a_matrix_.start_ = np.arange(0, 2 * columns + 1, 2, dtype=np.int32)
-    model.a_matrix_.index_ = np.stack((start, target + hours), axis=1).ravel().astype(np.int32)
-    model.a_matrix_.value_ = np.ones(2 * columns)
-    return model
-
-
-_PLACE = ("pool", "model")
 
 
 @dataclass(frozen=True)
@@ -244,9 +222,9 @@ def find_deferral(rows: pl.DataFrame, grid: GridHours, floors: Mapping[str, floa
     idle = whole.filter(pl.col("part") == FREE)
     rate = hours["g_per_kwh"].cast(pl.Float64).fill_null(np.nan).to_numpy()
     found = _Moves(np.zeros(len(rate)), np.zeros(len(rate)))
-    places = work.partition_by(*_PLACE, as_dict=True)
+    places = work.partition_by(POOL_MODEL, as_dict=True)
     for (pool, model), own in places.items():
-        there = idle.filter(pl.col("pool") == pool, pl.col("model") == model)
+        there = idle.filter(pool=pool, model=model)
         found += _moves(own, _by_hour(there, "gpu_ms", len(rate)), rate, most_hours)
     return Deferral(
         most_hours=most_hours,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -19,16 +18,12 @@ from numpy.typing import NDArray
 
 from analytics.language.sentences import tr
 from analytics.money.owners import Owners
-from analytics.solver import one_thread_solver
+from analytics.solver import one_thread_solver, program_of_sums
 from analytics.workloads.ledger_rows import first_ms
 from analytics.workloads.model import Context
 from analytics.workloads.runs import peak_histograms, run_hours
 from analytics.workloads.workloads import runs_of
 from fallow.clock import HOUR_MS
-
-if TYPE_CHECKING:
-    from highspy import HighsLp
-
 
 _NODES = 500
 """Most nodes of the search; groups of a block of 40 members are mostly proven best at the first."""
@@ -49,36 +44,22 @@ def best_groups(groups: Sequence[Sequence[int]], members: int) -> Choice:
     """
     if not groups:
         return Choice((), 0)
+    import highspy
+
+    sizes = np.array([len(each) for each in groups])
+    once = np.full(members, -np.inf), np.ones(members)
+    starts, rows = np.concatenate(([0], np.cumsum(sizes))), np.concatenate([np.asarray(each) for each in groups])
+    model = program_of_sums((sizes - 1).astype(np.float64), 1.0, once, starts, rows)
+    model.sense_ = highspy.ObjSense.kMaximize
+    model.integrality_ = [highspy.HighsVarType.kInteger] * len(groups)
     solver = one_thread_solver(mip_max_nodes=_NODES)
-    solver.passModel(_model(groups, members))
+    solver.passModel(model)
     solver.run()
     info = solver.getInfo()
     values = np.array(solver.getSolution().col_value)
     chosen = tuple(int(each) for each in np.flatnonzero(values > 0.5))
     # a sum of whole numbers is whole: a bound in between says no more than the number below it
     return Choice(chosen, int(np.floor(info.mip_dual_bound + 1e-6)))
-
-
-def _model(groups: Sequence[Sequence[int]], members: int) -> HighsLp:
-    """Return the model: a column per group, a row per member, each member chosen at most once.
-
-    It maximises what the chosen groups spare.
-    """
-    import highspy
-
-    sizes = np.array([len(each) for each in groups])
-    model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = len(groups), members
-    model.sense_ = highspy.ObjSense.kMaximize
-    model.col_cost_ = (sizes - 1).astype(np.float64)
-    model.col_lower_, model.col_upper_ = np.zeros(len(groups)), np.ones(len(groups))
-    model.row_lower_, model.row_upper_ = np.full(members, -highspy.kHighsInf), np.ones(members)
-    model.integrality_ = [highspy.HighsVarType.kInteger] * len(groups)
-    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    model.a_matrix_.start_ = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
-    model.a_matrix_.index_ = np.concatenate([np.asarray(each) for each in groups]).astype(np.int32)
-    model.a_matrix_.value_ = np.ones(int(sizes.sum()))
-    return model
 
 
 _BEST_EFFORT = re.compile(r"best.?effort|preempt|scaveng|backfill|opportun|spot|idle|low|batch|free", re.IGNORECASE)
