@@ -25,13 +25,13 @@ from analytics.workloads.finding_parts import label
 from analytics.workloads.ledger_rows import whole_number
 from analytics.workloads.model import Context, Finding, Label, of_gpus
 from analytics.workloads.rule import Candidate, HistoryNeed, Rule
+from analytics.workloads.stall_witnesses import mean_over_time
 from analytics.workloads.stalled_work import (
     BEFORE_MS,
     HUNG,
     STALLED_LABELS,
     STALLED_THRESHOLDS,
     StallEvidence,
-    mean_over_time,
     stack_command,
     stalled_candidates,
     working_rows,

@@ -38,7 +38,6 @@ from analytics.workloads.model import (
     agreeing,
     at_most_below,
     gpus_of,
-    hours_by_threshold,
     once_per_context,
 )
 from analytics.workloads.persistence import outlook
@@ -116,10 +115,14 @@ def _at_the_end(key: str, none: str, some: str) -> Label:
 
 def _by_threshold(prefix: str) -> Label:
     """Return GPU-hours in intervals of at least each of THRESHOLDS_MIN, side by side."""
-    keys = {f"{prefix}_gpu_hours_in_segments_of_{minutes}_min": minutes for minutes in THRESHOLDS_MIN}
-    return Label(
-        tuple(keys), lambda known, _: [hours_by_threshold({keys[key]: float(hours) for key, hours in known.items()})]
-    )
+    keys = {f"{prefix}_gpu_hours_in_segments_of_{minutes}_min": str(minutes) for minutes in THRESHOLDS_MIN}
+
+    def words(known: Known, _: Finding) -> list[Sentence]:
+        sums = SentenceList((tr("{sum}", sum=Number(float(hours), 1)) for hours in known.values()), " / ")
+        minutes = " / ".join(keys[key] for key in known)
+        return [tr("{sums} GPU-hours in intervals of at least {minutes} min", sums=sums, minutes=minutes)]
+
+    return Label(tuple(keys), words)
 
 
 def _promise(_: Known, finding: Finding) -> list[Sentence]:

@@ -76,15 +76,6 @@ def floored(value: float) -> Number:
     return Number(math.floor(10 * value) / 10, 1)
 
 
-def hours_by_threshold(gpu_hours: Mapping[int, float]) -> Sentence:
-    """Return `4.0 / 3.0 / 2.0 GPU-hours in intervals of at least 30 / 60 / 120 min`."""
-    return tr(
-        "{sums} GPU-hours in intervals of at least {minutes} min",
-        sums=SentenceList((tr("{sum}", sum=Number(hours, 1)) for hours in gpu_hours.values()), " / "),
-        minutes=" / ".join(map(str, gpu_hours)),
-    )
-
-
 def whole_gpus(value: float | str | None) -> Number:
     """Return a number of GPUs; fractions occur only with split cards."""
     if value is None:

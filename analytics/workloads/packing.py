@@ -388,8 +388,7 @@ def _confidence(context: Context, own: pl.DataFrame, plan: Plan) -> Confidence:
     specific = _measurement_failures(own, plan) if plan.places else _isolation_failures(own, plan)
     short = sum(short_runs_beside(context)[gpu] for gpu in gpus)
     short_runs = tr_many(
-        "{number} {run|runs} of less than an hour also used these GPUs and would need another GPU",
-        short,
+        "{number} {run|runs} of less than an hour also used these GPUs and would need another GPU", short
     )
     failed = [
         *watched_enough(observe(context, gpus, rows)),

@@ -20,7 +20,7 @@ from analytics.workloads.ledger_rows import gpu_ms_of, newest_source, one_job
 from analytics.workloads.model import Context, EvidenceValue, Witness, once_per_context
 from analytics.workloads.processes import programs, serving_gpus, work_segments
 from analytics.workloads.rule import UNASKED, Candidate
-from analytics.workloads.stall_witnesses import stall_witnesses
+from analytics.workloads.stall_witnesses import mean_over_time, stall_witnesses
 from analytics.workloads.window_end import still_going
 from fallow.clock import HOUR_MS, MINUTE_MS
 
@@ -201,12 +201,6 @@ def _numbers(context: Context, segments: pl.DataFrame, now: Sequence[str]) -> di
     }
 
 
-def mean_over_time(segments: pl.DataFrame, name: str) -> float | None:
-    """Return the mean of a column over the time in which it is known; None without any."""
-    known = segments.filter(pl.col(name).is_not_null())
-    return None if known.is_empty() else float(known.select((SPAN_MS * pl.col(name)).sum() / SPAN_MS.sum()).item())
-
-
 def _idle_draw_w(context: Context, segments: pl.DataFrame) -> float | None:
     """Return what idle cards with a context draw here, learnt from the site's own ledger; None for several models or too little data."""
     models = {context.inventory.model(gpu) for gpu in segments["gpu"].unique()}
@@ -251,10 +245,7 @@ def may_be_probed(context: Context, rows: pl.DataFrame) -> list[str]:
 
 
 STALLED_LABELS = (
-    counted(
-        "gpus_stalled_now",
-        "{number} {GPU|GPUs} still stalled at the end of the window",
-    ),
+    counted("gpus_stalled_now", "{number} {GPU|GPUs} still stalled at the end of the window"),
     label("stalled_gpu_hours", "{value} GPU-hours stalled"),
     label("idle_draw_w", "idle cards of this model draw {value} W here"),
 )

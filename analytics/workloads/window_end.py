@@ -72,10 +72,7 @@ def unlisted() -> pl.Expr:
 
 
 def _sets(frame: pl.DataFrame, key: str, value: str) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = defaultdict(set)
-    for name, each in frame.select(key, value).iter_rows():
-        found[name].add(each)
-    return {name: frozenset(values) for name, values in found.items()}
+    return {name: frozenset(values) for name, values in frame.group_by(key).agg(value).iter_rows()}
 
 
 @once_per_context
