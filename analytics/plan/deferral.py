@@ -215,9 +215,8 @@ def find_deferral(rows: pl.DataFrame, grid: GridHours, floors: Mapping[str, floa
     whole = rows.filter(~pl.col("instance")).with_columns(pl.col("energy_mj", "energy_known_ms").fill_null(0.0))
     whole = whole.join(hours.select("hour", "place"), on="hour", maintain_order="left")
     floor = pl.col("model").replace_strict(floors, default=0.0, return_dtype=pl.Float64)
-    beyond = (pl.col("energy_mj") - floor * pl.col("energy_known_ms")).clip(
-        0.0
-    )  # unknown energy moves along and counts nothing
+    # unknown energy moves along and counts nothing
+    beyond = (pl.col("energy_mj") - floor * pl.col("energy_known_ms")).clip(0.0)
     work = whole.filter("is_deferrable", pl.col("part") == USED).with_columns(beyond_mj=beyond)
     idle = whole.filter(pl.col("part") == FREE)
     rate = hours["g_per_kwh"].cast(pl.Float64).fill_null(np.nan).to_numpy()

@@ -183,9 +183,8 @@ class IdlePool:
         first, last = steps
         stop = self._end(max(self.moments[last - 1], since_ms) + run_ms)
         width = 1 + stop - first
-        enough = np.zeros(
-            len(self._rows[area]) * width + 1, bool
-        )  # before the first step of each host there is nothing
+        # before the first step of each host there is nothing
+        enough = np.zeros(len(self._rows[area]) * width + 1, bool)
         np.greater_equal(self._idle_rows(area, first, stop), gpus, out=enough[:-1].reshape(-1, width)[:, 1:])
         edges = np.flatnonzero(enough[1:] != enough[:-1])
         if not len(edges):

@@ -157,9 +157,8 @@ def layouts(needs: Sequence[MigFit], cards: int) -> list[Layout] | None:
     """Return the instances on this many cards; None if they do not fit."""
     taken = [0] * cards  # the memory slices of each card as bits
     on_card: list[list[PlacedInstance]] = [[] for _ in range(cards)]
-    after: Counter[tuple[tuple[int, int], int]] = (
-        Counter()
-    )  # the first card that may still have a place, by profile and start
+    # the first card that may still have a place, by profile and start
+    after: Counter[tuple[tuple[int, int], int]] = Counter()
     for number in sorted(range(len(needs)), key=lambda each: _size(needs[each]), reverse=True):
         place = _place(needs[number], taken, after)
         if place is None:

@@ -305,9 +305,8 @@ def fitting_groups(those: Sequence[CardSharer], best_effort: frozenset[int], car
     gives_way = np.array([each.work in best_effort for each in those])
     hourly = np.array([each.hourly_pct for each in those])
     shares = np.array([each.histogram / each.histogram.sum() for each in those])
-    within = np.cumsum(shares, axis=1)[
-        :, _LEVELS - 1 :: -1
-    ]  # what each stays within, from what the others leave down to 0
+    # what each stays within, from what the others leave down to 0
+    within = np.cumsum(shares, axis=1)[:, _LEVELS - 1 :: -1]
     room = MEMORY_MAX_SHARE * card_bytes
     one, two = np.triu_indices(len(those), 1)
     kept = (memory[one] + memory[two] <= room) & (gives_way[one] | gives_way[two])

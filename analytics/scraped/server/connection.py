@@ -192,9 +192,8 @@ class ServerConnection:
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.address, self.limits = address, limits
-        self.attempts = min(
-            2, limits.attempts
-        )  # a probe tries once more, because a kept connection may just have been closed
+        # a probe tries once more, because a kept connection may just have been closed
+        self.attempts = min(2, limits.attempts)
         self._now_s = now_s
         self._over = threading.Event()
         self._pace = RequestPace(limits.rate, now_s, sleep or self._over.wait)
