@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import time
@@ -97,15 +98,12 @@ def _run(args: argparse.Namespace) -> int:
         logs.configure(loaded.text("agent.log_format"), loaded.text("agent.log_level"))
         return loaded, AgentSettings.from_config(loaded, args.run_for)
 
-    spool = Spool(load()[1].spool, for_agent=True)
-    try:
+    with contextlib.closing(Spool(load()[1].spool, for_agent=True)) as spool:
         supervisor = Supervisor(load, spool)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: supervisor.stop())
         signal.signal(signal.SIGHUP, lambda *_: supervisor.reload())
         supervisor.run()
-    finally:
-        spool.close()
     return 0
 
 

@@ -120,14 +120,12 @@ def set_rows_aside(spool: Spool, before_ms: int) -> str:
     if not spool.waiting_before(before_ms, copied_until, 1):
         return ""
     folder = spool.folder / f"other-name-{format_ms(before_ms).replace(':', '')}"
-    aside, count = Spool(str(folder)), 0
-    try:
+    count = 0
+    with contextlib.closing(Spool(str(folder))) as aside:
         while rows := spool.waiting_before(before_ms, copied_until, _AT_ONCE):
             aside.take(rows)
             spool.drop_rows([row[0] for row in rows])
             count += len(rows)
-    finally:
-        aside.close()
     return (
         f"{count} rows are kept in {folder}; `fallow agent publish --spool {folder} --host NAME` publishes them under "
         "a different name"

@@ -35,7 +35,6 @@ from fallow.host_identity import INSTALL_KEY
 from fallow.lake import Lake, LakeFile
 from fallow.parquet_merging import OpenedFile
 from fallow.process_memory import release_code
-from fallow.schema import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -157,7 +156,7 @@ class Publisher:
 
         Counts the values that did not fit their column and became null.
         """
-        of = table(segment.table)
+        of = schema.table(segment.table)
         rows, misfits = parquet_writer.arrow_rows(of, (row.body for row in self.spool.rows_of(segment)))
         for column, lost in misfits.items():
             self.misfits[f"{of.name}.{column}"] += lost
@@ -229,8 +228,7 @@ def outcome_of(
 ) -> Outcome:
     """Return the outcome of one run of the publisher. The run's last publisher releases the host name. Raises nothing."""
     try:
-        spool = Spool(arguments.spool)
-        try:
+        with contextlib.closing(Spool(arguments.spool)) as spool:
             publisher = Publisher(
                 spool,
                 Lake.at(arguments.lake),
@@ -251,8 +249,6 @@ def outcome_of(
                     spool.forget_in_agent()
                     if arguments.is_last:
                         publisher.admission.leave()
-        finally:
-            spool.close()
     except SpoolError as error:
         return Outcome(EXIT_DAMAGED if is_damaged(error) else EXIT_SPOOL, (str(error),))
     except HostNameTakenError as error:
@@ -285,8 +281,7 @@ def publish_leftover(settings: AgentSettings) -> int:
         raise UsageError(
             f"there is no spool in {settings.spool}", "name the folder with the file spool.sqlite as --spool"
         )
-    spool = Spool(settings.spool)
-    try:
+    with contextlib.closing(Spool(settings.spool)) as spool:
         spool.lock()
         _check_apart(spool, settings)
         # the agent that wrote the spool may run elsewhere, so this is another installation; drop rows that the lake already has
@@ -307,8 +302,6 @@ def publish_leftover(settings: AgentSettings) -> int:
         if outcome.exit_code:
             raise FallowError(outcome.lines[-1] if outcome.lines else "the spool could not be published")
         return waited
-    finally:
-        spool.close()
 
 
 def _check_apart(spool: Spool, settings: AgentSettings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import sys
@@ -66,24 +67,20 @@ def _interval_ms(text: str) -> int:
 
 def _stream(source: TopSource, *, once: bool) -> int:
     """Print one line per look, until the reader closes the pipe or the user interrupts."""
-    try:
+    with contextlib.closing(source):
         while True:
             snapshot = source.look()
             print(json.dumps({"time": format_ms(snapshot.time_ms)} | snapshot.as_json()), flush=True)
             if once:
                 return 0
-    finally:
-        source.close()
 
 
 def _print_once(console: Console, source: TopSource, notice: str) -> int:
     from agent.top.screen import Frame, frame_lines  # loads rich
     from agent.top.tables import glyphs  # beside it
 
-    try:
+    with contextlib.closing(source):
         snapshot = source.look()
-    finally:
-        source.close()
     width = console.width if console.is_terminal else _WIDEST
     frame = Frame(snapshot, max(0.0, time.time() - snapshot.time_ms / 1000), source.name, notice)
     for line in frame_lines(frame, width, None, glyphs(sys.stdout.encoding)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from agent.top.sources import DriverSource
@@ -21,11 +22,8 @@ _MOST_USERS = 4
 
 def look_once(loaded: Config) -> Snapshot:
     """Return one second of readings. Raises DriverError where the driver is unusable."""
-    source = DriverSource(loaded, SECOND_MS)
-    try:
+    with contextlib.closing(DriverSource(loaded, SECOND_MS)) as source:
         return source.look()
-    finally:
-        source.close()
 
 
 def as_json(look: Snapshot) -> dict[str, object]:
