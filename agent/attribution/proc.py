@@ -51,9 +51,8 @@ def read_cgroup(folder: str) -> str | None:
 
 def read_arguments(folder: str) -> list[bytes] | None:
     """Return the command line at the program's start, or as the program rewrote it; cut at 8 KiB, between two words."""
-    text = (read(f"{folder}/cmdline", _ARGUMENT_BYTES) or b"").rstrip(
-        b"\0 "
-    )  # a rewritten command line is padded with either character
+    # a rewritten command line is padded with either character
+    text = (read(f"{folder}/cmdline", _ARGUMENT_BYTES) or b"").rstrip(b"\0 ")
     if len(text) == _ARGUMENT_BYTES:
         text = text[: max(text.rfind(b"\0"), text.rfind(b" "), 0)]  # the mask would not recognise half a secret
     return text.split(b"\0") if text else None  # a kernel thread or a zombie has no command line

@@ -10,7 +10,6 @@ import json
 import re
 import selectors
 import subprocess
-import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -93,12 +92,11 @@ def write_answer(**values: Any) -> None:
 def _ending(process: subprocess.Popen[bytes], *, hung: bool) -> tuple[str, str]:
     if hung:
         process.terminate()
-    deadline_s = time.monotonic() + _PATIENCE_S
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(max(0.0, deadline_s - time.monotonic()))
+        process.wait(_PATIENCE_S)
+    if process.returncode is None:
+        _left_behind.append(process)
     if hung or process.returncode is None:
-        if process.returncode is None:
-            _left_behind.append(process)
         return "hung", ""
     if process.returncode == 0:
         return "done", ""

@@ -79,9 +79,8 @@ def metrics_server(settings: MetricsSettings, board: SnapshotBoard) -> HttpServe
 
 
 def _samples(board: SnapshotBoard) -> ExposedSamples:
-    from agent.metrics.collector import (
-        collect,
-    )  # imported here, so that a host that only answers health checks does not load it
+    # imported here, so that a host that only answers health checks does not load it
+    from agent.metrics.collector import collect
 
     return collect(board.latest_with_age())
 

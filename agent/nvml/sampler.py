@@ -309,9 +309,8 @@ class Sampler:
         health = whole["health"] if whole["health"] == UNKNOWN else each.health
         for instance in each.instances.values():
             self._sample_instance(sampled, health, instance, span, found=found, list_processes=list_processes)
-        if (
-            row is not None and health != UNKNOWN
-        ):  # the driver's list for a split GPU depends on rights; the lists of its instances are complete
+        # the driver's list for a split GPU depends on rights; the lists of its instances are complete
+        if row is not None and health != UNKNOWN:
             counts = [instance.process_count for instance in each.instances.values()]
             known = [count for count in counts if count is not None]
             whole["process_count"] = sum(known) if found and len(known) == len(counts) else None

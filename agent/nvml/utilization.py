@@ -44,9 +44,9 @@ _UTILIZATION = (
 )
 
 
-def rounded_up(value: float, digits: int) -> float:
-    """Return a value rounded, but never to 0, which means that nothing ran at all."""
-    return max(round(value, digits), 10.0**-digits) if value > 0 else 0.0
+def rounded_up(pct: float) -> float:
+    """Return a percentage with two digits, but never 0, which means that nothing ran at all."""
+    return max(round(pct, 2), 0.01) if pct > 0 else 0.0
 
 
 def with_gpm(row: GpuRow, gpm: GpuRow) -> GpuRow:
@@ -204,7 +204,7 @@ def _explain_silence(timeline: Timeline, rate: int, now_us: int, watched_us: int
 
 
 def _mean(found: Utilization) -> float | None:
-    return None if found.mean_pct is None else rounded_up(found.mean_pct, 2)
+    return None if found.mean_pct is None else rounded_up(found.mean_pct)
 
 
 _PERCENT = {
@@ -315,5 +315,5 @@ class GpmMeter(GpuCollector):
             if metric in _MIB_PER_S:
                 columns[_MIB_PER_S[metric]] = round(value * 2**20)
             elif value <= _MOST_PCT:
-                columns[_PERCENT[metric]] = rounded_up(min(value, 100.0), 2)
+                columns[_PERCENT[metric]] = rounded_up(min(value, 100.0))
         return cast("GpuRow", columns)

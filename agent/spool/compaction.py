@@ -228,9 +228,8 @@ class OwnFilesCompactor:
         for file in merge.files(self.host):
             try:
                 self.lake.delete(file)
-            except (
-                LakeError
-            ):  # this host may not delete: the files stay hidden until `fallow lake compact` deletes them
+            except LakeError:
+                # this host may not delete: the files stay hidden until `fallow lake compact` deletes them
                 return
 
     def _let_go(self, merge: Merge) -> None:

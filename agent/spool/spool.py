@@ -272,9 +272,8 @@ class Spool(SpoolFile):
                     "DELETE FROM row WHERE seq IN (SELECT seq FROM row WHERE seq <= ? ORDER BY seq LIMIT ?)",
                     (until, _DELETED_AT_ONCE),
                 ).rowcount
-                if (
-                    gone < _DELETED_AT_ONCE
-                ):  # the note of a batch goes last, because it records which rows are published
+                # the note of a batch goes last, because it records which rows are published
+                if gone < _DELETED_AT_ONCE:
                     self._db.execute("DELETE FROM segment WHERE batch <= ?", (until,))
                     return
 

@@ -410,7 +410,7 @@ class HostGpus:
         if self._retry_in > 0:
             self._retry_in -= 1
             return False
-        if self._stuck.driver_blocks or self.known.all_are("wedged"):
+        if self._stuck.driver_blocks or self.known.all_wedged():
             return False  # no GPU is left to watch, and another blocked process would be useless
         return self._may_restart()
 
@@ -427,9 +427,8 @@ class HostGpus:
                 self._trials.returned(target, call)
         devices, changes = self.account.take(answer, self._avoided(), self._clock.now_ms())
         self._devices += devices
-        back = {
-            each.get("gpu") for each in changes if each["kind"] == "gpu_ok"
-        }  # reported once, by the source with more detail
+        # reported once, by the source with more detail
+        back = {each.get("gpu") for each in changes if each["kind"] == "gpu_ok"}
         self._incidents = [each for each in self._incidents if each["kind"] != "gpu_ok" or each.get("gpu") not in back]
         self._incidents += changes
 

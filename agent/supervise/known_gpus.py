@@ -82,9 +82,9 @@ class KnownGpus:
         self.uuids = tuple(sorted(self.indexes))
         self.set_all(health)
 
-    def all_are(self, health: str) -> bool:
-        """Return whether there are GPUs and all have that state."""
-        return bool(self.uuids) and all(self.down.get(uuid) == health for uuid in self.uuids)
+    def all_wedged(self) -> bool:
+        """Return whether there are GPUs and all are wedged."""
+        return bool(self.uuids) and all(self.down.get(uuid) == "wedged" for uuid in self.uuids)
 
     def rows_down(self) -> Iterator[tuple[str, str]]:
         """Yield UUID and health of every GPU that is down, and of its last known MIG instances."""
@@ -239,7 +239,7 @@ class MissingGpus:
         `unopened` and `blocked` are positions of GPUs without a UUID that the driver lists: the former cannot be opened,
         a call to the latter does not return.
         """
-        accounted = [*known.uuids]
+        accounted = known.uuids
         addresses = {known.addresses[uuid] for uuid in accounted if uuid in known.addresses}
         free = [gpu.address for gpu in self._bus if gpu.address not in addresses]
         homeless = sum(uuid not in known.addresses for uuid in accounted)  # they have some of these addresses

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from agent.rows import AgentRow, AnyRow, DeviceRow, EventRow, ProcessRow, Rows, ServingRow
     from agent.settings import AgentSettings
     from agent.snapshot import GpuErrors, SnapshotBoard
-    from agent.spool.backlog import Backlog
     from agent.supervise.fleet import HostGpus
     from agent.supervise.sources import Parts
     from fallow.clock import Clock
@@ -112,7 +111,6 @@ class Recorder:
         self._settings = settings
         self._fleet = fleet
         self._parts = parts
-        self._backlog: Backlog = parts.backlog
         self._board = board
         self._clock = clock
         self._runs = CollectorRuns()
@@ -144,7 +142,7 @@ class Recorder:
 
     def write_now(self, facts: dict[str, str]) -> None:
         """Spool inventory and events outside an interval, at the start and the end of a run."""
-        self._backlog.append({**self._entries(), "event": self._events()}, facts)
+        self._parts.backlog.append({**self._entries(), "event": self._events()}, facts)
 
     def log_costs(self) -> None:
         for name, costs in self._runs.costs.items():
@@ -167,7 +165,7 @@ class Recorder:
         facts = {"last_row_ms": str(end_ms - self._settings.interval_ms), "epochs": self._parts.epochs.as_text()}
         if rows["allocation"]:
             facts["pod_allocations"] = self._parts.allocations.as_text()
-        self._backlog.append(rows, facts)
+        self._parts.backlog.append(rows, facts)
         self._publish_snapshot(rows, end_ms)
 
     def _ask_worker(self, start_ms: int, end_ms: int, due: Due) -> IntervalAnswer | None:
@@ -209,9 +207,8 @@ class Recorder:
         serving = rows.get("serving", [])
         if serving or end_ms - self._served_ms > _SERVING_LASTS_MS:
             self._serving, self._served_ms = tuple(serving), end_ms
-        if (
-            not self._parts.owners.sees_all_processes
-        ):  # in its own PID namespace the agent sees only some processes, at most
+        # in its own PID namespace the agent sees only some processes, at most
+        if not self._parts.owners.sees_all_processes:
             for gpu in rows["gpu"]:
                 gpu.pop("process_count", None)
 
@@ -224,7 +221,7 @@ class Recorder:
 
     def _events(self) -> list[EventRow]:
         parts, now_ms = self._parts, self._clock.now_ms()
-        host: tuple[TakesIncidents, ...] = (self._fleet, *parts.collectors, parts.publishing, self._backlog)
+        host: tuple[TakesIncidents, ...] = (self._fleet, *parts.collectors, parts.publishing, parts.backlog)
         for source in (*host, self._stalled_watch):
             self._incidents += source.take_incidents()
         self._incidents += [{"kind": "part_failed", "detail": detail} for detail in self._runs.take_details()]
@@ -260,7 +257,7 @@ class Recorder:
             "missed_intervals": missed,
             "spool_rows": status.waiting_rows,
             "spool_bytes": status.spool_bytes,
-            "memory_rows": self._backlog.memory_rows,
+            "memory_rows": self._parts.backlog.memory_rows,
             "sees_all_processes": self._parts.owners.sees_all_processes,
         }
         if answer is not None:

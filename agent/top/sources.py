@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from typing import TYPE_CHECKING, TypeAlias
 
 from agent.attribution import AttributionSettings, ProcessOwners
@@ -13,7 +12,7 @@ from agent.supervise.control import ask
 from agent.supervise.fleet import DriverDownError, HostGpus
 from agent.supervise.known_gpus import MissingGpus
 from fallow import __version__
-from fallow.clock import SECOND_MS
+from fallow.clock import SECOND_MS, SystemClock
 from fallow.errors import FallowError
 
 if TYPE_CHECKING:
@@ -27,6 +26,8 @@ _FIRST_LISTS = 2  # the second list comes soon after the first, for the CPU use
 _OWNERS_S = 0.5
 _LONGEST_CALL_S = 5.0
 """The time before a GPU counts as wedged; shorter than the agent's, because a person waits."""
+
+_now_ms = SystemClock().now_ms
 
 
 class DriverSource:
@@ -115,10 +116,6 @@ class DriverSource:
                 row.pop("process_count", None)
         for gpu in {row["gpu"] for row in described}:
             self._processes[gpu] = [row for row in described if row["gpu"] == gpu]
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 _ANSWER_S = 5.0

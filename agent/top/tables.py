@@ -243,19 +243,17 @@ def _util(line: GpuLine, width: int, shapes: Glyphs) -> Text:
     label = f"{_percent(line.util_pct):>5}"
     bar_width = width - 6
     if bar_width < 4 or line.util_pct is None:
-        return Text(f"{label:>{5}}", cell_style(line))
+        return Text(label, cell_style(line))
     filled, empty = bar(line.util_pct / 100, bar_width, shapes)
     return Text.assemble((label, cell_style(line)), " ", (filled, line_style(line)), (empty, QUIET))
 
 
 def _memory(line: GpuLine, width: int, shapes: Glyphs) -> Text:
-    label = (
-        f"{gib(line.mem_used_bytes)}/{gib(line.mem_total_bytes, whole=True)}"
-        if line.mem_used_bytes is not None
-        else "-"
-    )
+    if line.mem_used_bytes is None:
+        return Text(f"{'-':>10}", cell_style(line))
+    label = f"{gib(line.mem_used_bytes)}/{gib(line.mem_total_bytes, whole=True)}"
     bar_width = width - 11
-    if bar_width < 4 or line.mem_used_bytes is None or not line.mem_total_bytes:
+    if bar_width < 4 or not line.mem_total_bytes:
         return Text(f"{label:>10}", cell_style(line))
     filled, empty = bar(line.mem_used_bytes / line.mem_total_bytes, bar_width, shapes)
     # memory that a user holds while no kernel runs is what another user could have

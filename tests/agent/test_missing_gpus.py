@@ -260,7 +260,7 @@ def test_wedged_is_worse_than_anything_that_befalls_all() -> None:
     known.set("a", "wedged")
     known.set_all("driver_down")
     assert known.down == {"a": "wedged", "b": "driver_down"}
-    assert not known.all_are("wedged")
+    assert not known.all_wedged()
 
 
 def test_workers_that_end_are_replaced_at_once_and_never_in_a_hot_loop() -> None:

@@ -67,7 +67,7 @@ def test_time_of_a_ring_that_was_drained_too_late_is_unknown_and_lowers_the_cove
 @pytest.mark.parametrize("value", [0.0, 1e-9, 0.004, 12.344])
 def test_what_is_not_0_is_never_rounded_to_0(value: float) -> None:
     """docs/how-a-number-is-made.md, section 1: utilization columns of a row."""
-    assert (rounded_up(value, 2) == 0) is (value == 0)
+    assert (rounded_up(value) == 0) is (value == 0)
     meter = UtilizationMeter()
     for timeline in (meter.gpu_time, meter.mem_time):
         timeline.begin(START_US)

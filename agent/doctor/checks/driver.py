@@ -331,7 +331,7 @@ def _missing_gpu_errors(case: Case) -> Iterator[DoctorFinding]:
         )
     else:
         yield error(
-            f"{what}",
+            what,
             "a card failed to start or fell off the bus: read the kernel log, then power-cycle the host",
             _READ_LOG,
             facts,
