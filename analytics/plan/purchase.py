@@ -126,11 +126,13 @@ class PoolPurchase:
     curve: NeedCurve
     options: tuple[Option, ...]
     mix: Mix | None
-    """None if no option is known, or if none serves all demand."""
+    """None if no option is known, if none serves all demand, or without a whole week."""
     with_taken: Mix | None
     """The mix if GPUs that were held or reserved without use were needed too."""
     weeks: tuple[Mix, ...]
     """The mix of each whole week alone, the newest first."""
+    whole_weeks: int
+    """Whole weeks that were observed for at least 90 %; a year rests on at least one."""
     unrated: tuple[GpuOffer, ...]
     """Spot offers that cannot be priced."""
     power: Power | None
@@ -158,10 +160,10 @@ class PoolPurchase:
         return cheapest(self.options, "on_demand")
 
     def alone_yearly(self, option: Option) -> float | None:
-        """Return the yearly cost of all demand with a single option; None for spot, which takes no firm work, and without demand."""
-        need = self.curve.hours["need"].to_numpy()
-        if option.offer.kind == "spot" or not len(need):
+        """Return the yearly cost of all demand with a single option; None for spot, which takes no firm work, and without a whole week."""
+        if option.offer.kind == "spot" or not self.whole_weeks:
             return None
+        need = self.curve.hours["need"].to_numpy()
         mix = cheapest_mix(need, need, [option])
         return None if mix is None else mix.yearly_cost
 
@@ -201,12 +203,15 @@ def _of_pool(curve: NeedCurve, market: Market, measured: Power | None, until_ms:
     known = [*_current_offers(curve, market.book), *(each for each in market.offers if is_of(each, curve.model))]
     priced = [(each, _option(each, power, market)) for each in known]
     options = tuple(option for _, option in priced if option is not None)
+    weeks = tuple(_whole_weeks(curve.hours, until_ms))
+    of_weeks = (_mix(week, "need", options) for week in weeks)
     return PoolPurchase(
         curve,
         options,
-        _mix(curve.hours, "need", options),
-        _mix(curve.hours, "taken", options),
-        tuple(_weeks(curve.hours, options, until_ms)),
+        _mix(curve.hours, "need", options) if weeks else None,
+        _mix(curve.hours, "taken", options) if weeks else None,
+        tuple(mix for mix in of_weeks if mix is not None),
+        len(weeks),
         tuple(each for each, option in priced if option is None),
         power,
     )
@@ -243,21 +248,20 @@ def _option(offer: GpuOffer, power: Power | None, market: Market) -> Option | No
 
 
 def _mix(hours: pl.DataFrame, need: str, options: Sequence[Option]) -> Mix | None:
-    """Return the cheapest mix; None without hours or options."""
-    if hours.is_empty() or not options:
+    """Return the cheapest mix; None without options."""
+    if not options:
         return None
     # GPUs held without use may not be interrupted: their purpose is unknown
     firm = hours["firm"] + (hours[need] - hours["need"])
     return cheapest_mix(hours[need].to_numpy(), firm.to_numpy(), options)
 
 
-def _weeks(hours: pl.DataFrame, options: Sequence[Option], until_ms: int) -> Iterator[Mix]:
+def _whole_weeks(hours: pl.DataFrame, until_ms: int) -> Iterator[pl.DataFrame]:
     end_ms = floor_ms(until_ms, HOUR_MS)
     while not (own := hours.filter(pl.col("time") < end_ms)).is_empty():
         week = own.filter(pl.col("time") >= end_ms - WEEK_MS)
-        mix = _mix(week, "need", options)
-        if mix is not None and week.height >= _SEEN_MIN * _WEEK_HOURS:
-            yield mix
+        if week.height >= _SEEN_MIN * _WEEK_HOURS:
+            yield week
         end_ms -= WEEK_MS
 
 
@@ -277,9 +281,9 @@ class InternalPrices:
 
     pool: str
     model: str
-    load: tuple[float | None, ...]
-    """Mean share of the GPUs in demand, by hour of the day, at most 1; None without an observed hour."""
-    factors: Mapping[Priority, tuple[float | None, ...]]
+    load: tuple[float, ...]
+    """Mean share of the GPUs in demand, by hour of the day, at most 1."""
+    factors: Mapping[Priority, tuple[float, ...]]
     """Price of a GPU-hour relative to `flat`, by priority and hour."""
     flat: float | None
     """Current flat price of a GPU-hour; None if unknown."""
@@ -287,12 +291,11 @@ class InternalPrices:
     @property
     def spread(self) -> float:
         """Return the difference between the highest and the lowest load."""
-        known = [each for each in self.load if each is not None]
-        return max(known) - min(known) if known else 0.0
+        return max(self.load) - min(self.load)
 
 
 def internal_prices(curve: NeedCurve, flat: float | None, zone: tzinfo) -> InternalPrices | None:
-    """Return the price schedule for a demand curve; None without an observed hour or without demand.
+    """Return the price schedule for a demand curve; None without demand, or if an hour of the day was never observed.
 
     price(hour, priority) = k x flat x (1/2 + load(hour)) x weight(priority). k makes the observed demand pay the same
     total as at
@@ -305,26 +308,18 @@ def internal_prices(curve: NeedCurve, flat: float | None, zone: tzinfo) -> Inter
     by_hour = curve.hours.group_by(hour=local_time("time", str(zone)).dt.hour()).agg(
         pl.col("need", "firm").mean(), hours=pl.len()
     )
-    if not by_hour["need"].sum():
+    if by_hour.height < _DAY_HOURS or not by_hour["need"].sum():
         return None
-    load, firm, other = (np.full(_DAY_HOURS, np.nan) for _ in range(3))
-    at = by_hour["hour"].to_numpy()
-    need = by_hour["need"].to_numpy()
-    load[at] = np.minimum(need / curve.gpus, 1.0)
-    firm[at] = by_hour["firm"].to_numpy() * by_hour["hours"].to_numpy()
-    other[at] = (need - by_hour["firm"].to_numpy()) * by_hour["hours"].to_numpy()
-    weighed = np.nansum((_EMPTY_FACTOR + load) * (firm * WEIGHTS["normal"] + other * WEIGHTS["deferrable"]))
-    hourly = (_EMPTY_FACTOR + load) * np.nansum(firm + other) / weighed
-    return InternalPrices(
-        curve.pool, curve.model, _known(load), {name: _known(hourly * weight) for name, weight in WEIGHTS.items()}, flat
-    )
+    need, mean_firm, hours = (by_hour.sort("hour")[name].to_numpy() for name in ("need", "firm", "hours"))
+    load = np.minimum(need / curve.gpus, 1.0)
+    firm, other = mean_firm * hours, (need - mean_firm) * hours
+    weighed = np.sum((_EMPTY_FACTOR + load) * (firm * WEIGHTS["normal"] + other * WEIGHTS["deferrable"]))
+    hourly = (_EMPTY_FACTOR + load) * np.sum(firm + other) / weighed
+    factors = {name: tuple((hourly * weight).tolist()) for name, weight in WEIGHTS.items()}
+    return InternalPrices(curve.pool, curve.model, tuple(load.tolist()), factors, flat)
 
 
 def internal_prices_of(pools: Sequence[PoolPurchase], zone: tzinfo) -> tuple[InternalPrices, ...]:
     """Return the schedule of each pool, at the site's current price, else at the cheapest price on demand."""
     schedules = (internal_prices(each.curve, each.flat_hourly, zone) for each in pools)
     return tuple(each for each in schedules if each is not None)
-
-
-def _known(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float | None, ...]:
-    return tuple(None if np.isnan(each) else float(each) for each in values)

@@ -23,7 +23,7 @@ _TITLES: dict[Priority, str] = {"urgent": tr("urgent"), "normal": tr("normal"), 
 
 
 def internal_price_table(found: Sequence[InternalPrices], currency: str) -> Table | None:
-    """A row for each hour of the day, of the pool whose need swings most; None where no need was observed."""
+    """A row for each hour of the day, of the pool whose demand varies most; None without a schedule."""
     if not found:
         return None
     most = max(found, key=lambda each: each.spread)
@@ -45,7 +45,7 @@ def internal_price_table(found: Sequence[InternalPrices], currency: str) -> Tabl
 def _price_column(prices: InternalPrices, name: Priority) -> Column:
     """Over the flat price where that is not known."""
     flat = 1.0 if prices.flat is None else prices.flat
-    costs = [None if each is None else Number(each * flat, 2) for each in prices.factors[name]]
+    costs = [Number(each * flat, 2) for each in prices.factors[name]]
     return column(name, _TITLES[name], "number", costs.__getitem__)
 
 
@@ -62,14 +62,13 @@ def price_factors(found: Sequence[InternalPrices]) -> Table:
 
 
 def _swing(prices: InternalPrices) -> str:
-    load = [each for each in prices.load if each is not None]
-    costs = [each for each in prices.factors["normal"] if each is not None]
+    costs = prices.factors["normal"]
     return tr(
         "{pool}, {model}: demand is {least} of the GPUs in the quietest hour of the day and {most} in the busiest. The same work would pay {saved} less in the quietest hour.",
         pool=place_name(prices.pool),
         model=card_name(prices.model),
-        least=Share(min(load), 0),
-        most=Share(max(load), 0),
+        least=Share(min(prices.load), 0),
+        most=Share(max(prices.load), 0),
         saved=Share(1 - min(costs) / max(costs), 0),
     )
 

@@ -60,6 +60,8 @@ def mix_sentence(found: Sequence[PoolPurchase], currency: str) -> str:
     if not found:
         return tr("No GPU was observed for a whole hour of this window.")
     mixed = [each for each in found if each.mix is not None]
+    if not any(each.whole_weeks for each in found):
+        return tr("No yearly cost is known: it needs a whole week, observed for at least 90 %.")
     if not mixed:
         return tr(
             "No price is known for any of these GPUs, so only the demand is shown. `fallow prices` explains how to set prices and offers."
@@ -327,9 +329,14 @@ def _notes(found: Sequence[PoolPurchase], currency: str) -> Iterator[str]:
         )
     if any(len(each.weeks) >= WEEKS_MIN for each in found):
         yield tr("Ranges: the lowest and the highest result if a single whole week of the window stood for the year.")
-    else:
+    elif any(each.weeks for each in found):
         yield tr("No range is shown: it needs two whole weeks, observed for at least 90 %.")
-    if unpriced := sum(each.mix is None for each in found):
+    short = sum(not each.whole_weeks for each in found)
+    if 0 < short < len(found):
+        yield tr_many(
+            "{number} {pool has|pools have} no yearly cost: it needs a whole week, observed for at least 90 %.", short
+        )
+    if unpriced := sum(each.whole_weeks > 0 and each.mix is None for each in found):
         yield tr_many(
             "{number} {pool has|pools have} no cost: no price is known, or none for work that must not be interrupted.",
             unpriced,

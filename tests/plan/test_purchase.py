@@ -28,6 +28,7 @@ from analytics.plan.purchase import (
 )
 from analytics.plan.purchase_mix import Hours, Option, cheapest_mix
 from analytics.solver import one_thread_solver
+from analytics.tables.plan_purchase import mix_sentence
 from analytics.workloads.fleet_demand import fleet_demand
 from fallow.clock import HOUR_MS, WEEK_MS
 from tests.findings.conftest import context_of
@@ -118,7 +119,7 @@ def test_a_bought_gpu_draws_idle_power_always_and_the_rest_while_it_is_used() ->
 
 def test_break_even_and_what_each_offer_costs_alone() -> None:
     offers = (offer("reserved", 1.4), offer("on_demand", 2.0), offer("spot", 0.5))
-    found = priced(need([1, 2, 2, 3]), *offers, book=PriceBook("EUR"))
+    found = priced(need([1, 2, 2, 3] * 42), *offers, book=PriceBook("EUR"))
     reserved, rented = found.options
     assert found.rented is rented  # the list's price is in dollars, which nobody exchanges here
     assert reserved.pays_from(rented.used) == pytest.approx(0.7)
@@ -127,7 +128,7 @@ def test_break_even_and_what_each_offer_costs_alone() -> None:
     assert found.mix is not None
     # the first two are used in at least three of four hours, the third in one
     parts = [(part.option.offer.kind, part.gpus, part.gpu_hours) for part in found.mix.parts]
-    assert parts == [("reserved", 2, 7), ("on_demand", 1, 1)]
+    assert parts == [("reserved", 2, 7 * 42), ("on_demand", 1, 42)]
     assert [each.provider for each in found.unrated] == ["cloud"]
     assert found.with_taken is not None
     assert found.with_taken.cost > found.mix.cost
@@ -143,9 +144,16 @@ def test_the_range_is_that_of_whole_weeks() -> None:
 
 def test_spot_alone_serves_no_firm_work() -> None:
     euro, spot = PriceBook("EUR"), offer("spot", 1, interruptions_per_day=Decimal(1))
-    assert priced(need([1, 2], 0.5), spot, book=euro).mix is None
-    assert priced(need([1, 2], 0.0), spot, book=euro).mix is not None
-    assert priced(need([]), offer("on_demand", 1), book=euro).mix is None
+    week = [1.0, 2.0] * 84
+    assert priced(need(week, 0.5), spot, book=euro).mix is None
+    assert priced(need(week, 0.0), spot, book=euro).mix is not None
+
+
+@pytest.mark.parametrize("hours", [0, 2, 150])
+def test_less_than_a_whole_week_gives_no_yearly_cost(hours: int) -> None:
+    found = priced(need([2.0] * hours), offer("reserved", 1.0), book=PriceBook("EUR"))
+    assert (found.mix, found.with_taken, found.alone_yearly(found.options[0])) == (None, None, None)
+    assert mix_sentence([found], "EUR").startswith("No yearly cost is known")
 
 
 def test_internal_prices_are_dear_where_the_pool_is_full_and_take_the_same_in_all() -> None:
@@ -153,14 +161,15 @@ def test_internal_prices_are_dear_where_the_pool_is_full_and_take_the_same_in_al
     curve = need(levels, firm_share=0.7)
     found = internal_prices(curve, 2.0, ZoneInfo("Asia/Tokyo"))
     assert found is not None
-    normal = [each for each in found.factors["normal"] if each is not None]
+    normal = found.factors["normal"]
     assert (found.load[17], found.load[4], found.load[5]) == (0.9, 0.9, 0.2)  # nine hours ahead
     assert normal[17] / normal[5] == pytest.approx((0.5 + 0.9) / (0.5 + 0.2))
     factors = {name: np.array(own, dtype=float) for name, own in found.factors.items()}
     mean = 0.7 * factors["normal"] + 0.3 * factors["deferrable"]
     assert np.array(levels) @ mean[(np.arange(72) + 9) % 24] == pytest.approx(sum(levels))
     assert factors["urgent"] == pytest.approx(factors["normal"] * WEIGHTS["urgent"])
-    assert internal_prices(need([0, 0]), 2.0, ZoneInfo("UTC")) is None
+    assert internal_prices(need([0] * 24), 2.0, ZoneInfo("UTC")) is None
+    assert internal_prices(need([1] * 23), 2.0, ZoneInfo("UTC")) is None  # the quietest hour is not known
 
 
 PRICES = f"model,pool,hourly,currency,date,source\n{MODEL},,1.00,USD,2026-01-01,invoice\n"
