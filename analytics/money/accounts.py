@@ -1,4 +1,4 @@
-"""Accounts: used, held, reserved, free, unavailable and unknown time add up to the amount paid, to the cent.
+"""Accounts: used, stalled, held, reserved, free, unavailable and unknown time add up to the amount paid, to the cent.
 
 In every table each state's cents add up to that state's total, and the states' totals to the amount paid.
 `analytics.money.priced_segments` explains the rounding.
@@ -97,7 +97,8 @@ class Account:
             cost.
         likely_ms: the part of `open_ms` that power readings support as well.
         low_unused_cents: the cost of the unused part of low use.
-        effective_ms: busy time, and low-use time by its activity. `low_by_sm_ms` is the low-use time with SM activity.
+        effective_ms: busy time, and low-use time by its activity. `doubtful_ms` is the time in use that may have been
+            held (between samples) or stalled. `low_by_sm_ms` is the low-use time with SM activity.
         rank_gpu_time: 1 for the most GPU time; None for a row without a name, as is `efficiency_rank`.
     """
 
@@ -113,6 +114,7 @@ class Account:
     low_unused_cents: int
     energy: Energy
     effective_ms: float
+    doubtful_ms: float
     low_by_sm_ms: float
     rank_gpu_time: int | None = None
     efficiency_rank: EfficiencyRank | None = None
@@ -150,6 +152,14 @@ class Account:
         """Return the effective share of the allocated time, from 0 to 1; None, and never 1, without allocated time."""
         share = ratio(self.effective_ms, self.allocated_ms)
         return None if share is None else min(max(share, 0.0), 1.0)
+
+    @property
+    def efficiency_bound(self) -> tuple[float, float] | None:
+        """Return the bounds of the efficiency; None where samples and single witnesses leave next to nothing open."""
+        if self.efficiency is None or self.allocated_open_ms + self.doubtful_ms < OPEN_FROM * self.allocated_ms:
+            return None
+        low_ms, high_ms = self.effective_ms - self.doubtful_ms, self.effective_ms + self.allocated_open_ms
+        return max(0.0, low_ms / self.allocated_ms), min(1.0, high_ms / self.allocated_ms)
 
     @property
     def low_by_sm(self) -> float | None:
@@ -289,8 +299,13 @@ def _accounts(pieces: pl.DataFrame, group: str, keys: Sequence[str], *, whole_gp
     gpus = (
         pl.when(whole > 0).then(whole).otherwise(pl.col("gpu").n_unique()) if whole_gpus else pl.col("gpu").n_unique()
     )
-    effective, low_by_sm = (gpu_ms * pl.col("used_share")).sum(), gpu_ms.filter("by_sm").sum()
-    rest = pieces.group_by(group).agg(gpus=gpus, unpriced=unpriced, effective=effective, low_by_sm=low_by_sm)
+    rest = pieces.group_by(group).agg(
+        gpus=gpus,
+        unpriced=unpriced,
+        effective=(gpu_ms * pl.col("used_share")).sum(),
+        doubtful=(gpu_ms * pl.col("doubt_share")).sum(),
+        low_by_sm=gpu_ms.filter("by_sm").sum(),
+    )
     energies = _energies(pieces, group, whole_gpus=whole_gpus)
     low_unused = _low_unused(pieces, group)
     return [
@@ -309,9 +324,10 @@ def _accounts(pieces: pl.DataFrame, group: str, keys: Sequence[str], *, whole_gp
             else 0,
             energy=energies[label],
             effective_ms=effective_ms,
+            doubtful_ms=doubtful_ms,
             low_by_sm_ms=low_by_sm_ms,
         )
-        for label, gpu_count, unpriced_ms, effective_ms, low_by_sm_ms in rest.sort(group).iter_rows()
+        for label, gpu_count, unpriced_ms, effective_ms, doubtful_ms, low_by_sm_ms in rest.sort(group).iter_rows()
     ]
 
 
@@ -348,4 +364,5 @@ def _ranked(rows: Sequence[Account], by_efficiency: Mapping[str, EfficiencyRank]
 
 def _empty() -> Account:
     no_time, no_cents = dict.fromkeys(STATES, 0.0), dict.fromkeys(STATES, 0)
-    return Account("", None, 0, no_time, no_cents, 0.0, no_time, no_cents, no_time, 0, Energy(0.0, 0.0, 0.0), 0.0, 0.0)
+    no_energy = Energy(0.0, 0.0, 0.0)
+    return Account("", None, 0, no_time, no_cents, 0.0, no_time, no_cents, no_time, 0, no_energy, 0.0, 0.0, 0.0)

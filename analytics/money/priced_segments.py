@@ -19,7 +19,7 @@ from analytics.ledger.usage import LOW_ACTIVITY, by_sm_activity, used_share
 from analytics.mig import MIG_PREFIX
 from analytics.money.costs import Costs
 from analytics.money.owners import Owners
-from analytics.states import UNALLOCATED
+from analytics.states import IN_USE, UNALLOCATED
 from fallow.clock import DAY_MS, HOUR_MS, utc_day
 
 MICROCENTS = 10**6
@@ -113,6 +113,9 @@ _COLUMNS = (
     "energy_ms",
     "unconfirmed_ms",
     "likely_ms",
+    "sampled_ms",
+    "perhaps_idle_ms",
+    "perhaps_stalled_ms",
     "segment_start",
     "segment_end",
     "off_peak_share",
@@ -122,7 +125,8 @@ _COLUMNS = (
     "util_ms",
     *LOW_ACTIVITY,
 )
-_USED_UP = ("unconfirmed_ms", "likely_ms", "segment_start", "segment_end", "zero_ms", "util_ms")
+_DOUBT = ("sampled_ms", "perhaps_idle_ms", "perhaps_stalled_ms")
+_USED_UP = ("unconfirmed_ms", "likely_ms", *_DOUBT, "segment_start", "segment_end", "zero_ms", "util_ms")
 """Columns whose figures are in others of `pieces_of`."""
 _MIG = re.compile(r"\s+MIG\s+\d+g\..*$", re.IGNORECASE)
 
@@ -138,6 +142,7 @@ def pieces_of(segments: pl.DataFrame, costs: Costs, inventory: Inventory, owners
         Those of OF_ALLOCATIONS that the rows have.
         gpu_ms. amount: microcents, null without a price.
         open_share, likely_share: the part that only point samples show as idle, and its part with power readings.
+        doubt_share: of time in use, the part that may have been held (between samples) or stalled.
         used_share: see `analytics.ledger.usage`. by_sm: whether it comes from SM activity.
         kernel_share: the share of the measured time with a kernel; null if unknown.
         since: the start of the price term. segment_ms: the length of the whole interval.
@@ -156,6 +161,7 @@ def pieces_of(segments: pl.DataFrame, costs: Costs, inventory: Inventory, owners
             day=pl.col("time") // DAY_MS,
             open_share=pl.col("unconfirmed_ms") / SPAN_MS if "unconfirmed_ms" in there else pl.lit(0.0),
             likely_share=pl.col("likely_ms") / SPAN_MS if "likely_ms" in there else pl.lit(0.0),
+            doubt_share=_doubt_share() if set(_DOUBT) <= set(there) else pl.lit(0.0),
             used_share=used_share(measured),
             by_sm=by_sm_activity(measured),
             kernel_share=(1 - pl.col("zero_ms") / pl.col("util_ms")).fill_nan(None) if "util_ms" in there else None,
@@ -166,6 +172,12 @@ def pieces_of(segments: pl.DataFrame, costs: Costs, inventory: Inventory, owners
     # whole millijoules and milliseconds add up to the same in any order, and so on any number of processors
     whole = _per_user(rows).with_columns(pl.col("energy_mj", "energy_known_ms").round().cast(pl.Int64))
     return _named(whole, owners).drop("rate", "user_shares", "row", "is_beside_others")
+
+
+def _doubt_share() -> pl.Expr:
+    between = pl.when(pl.col("sampled_ms") > 0).then("perhaps_idle_ms").otherwise(0)
+    doubt = ((between + pl.col("perhaps_stalled_ms")) / SPAN_MS).clip(0, 1)
+    return pl.when(pl.col("state").is_in(IN_USE)).then(doubt).otherwise(0.0)
 
 
 def unused_amount() -> pl.Expr:

@@ -21,6 +21,7 @@ from analytics.report.report import Report
 from analytics.states import UNUSED
 from analytics.tables.basis import at_most
 from analytics.tables.card_use import peak_share
+from analytics.tables.people import efficiency
 from analytics.tables.point_samples import between, busy_share, by_samples, is_sampled, open_between
 from analytics.tables.table import Cell
 from analytics.tables.value import a_year, list_price_words
@@ -175,10 +176,8 @@ def _working(ledger: LedgerFigures) -> KeyFigure:
     totals, account = ledger.summary.totals, ledger.money.accounts.total
     worked, low = GpuHours(totals.state_ms["active"]), GpuHours(totals.state_ms["low"])
     lines = [tr("{hours} GPU-hours busy, {low} at low use", hours=worked, low=low)]
-    if account.efficiency is not None:
-        efficiency = Share(account.efficiency)
-        at_least = tr("{share} or more", share=efficiency) if account.leaves_open else efficiency
-        lines.append(tr("efficiency: {share} of the allocated time", share=at_least))
+    if (share := efficiency(account)) is not None:
+        lines.append(tr("efficiency: {share} of the allocated time", share=share))
     if (use := peak_share(ledger.money.accounts.total_card_use)) is not None:
         lines.append(tr("{label}: {value}", label=tr("share of peak"), value=use))
     return KeyFigure("working", tr("Busy GPU time"), busy_share(ledger.summary), tuple(lines), "active")

@@ -158,9 +158,11 @@ def _lost_ms(person: UserFigures) -> float:
 
 
 def efficiency(row: Account) -> Share | str | None:
-    """Return the efficiency, as a lower limit where it is only sampled."""
-    share = None if row.efficiency is None else Share(row.efficiency)
-    return tr("{share} or more", share=share) if share and row.leaves_open else share
+    """Return the efficiency, with bounds where it is only sampled."""
+    if (bound := row.efficiency_bound) is not None:
+        low, high = map(Share, bound)
+        return tr("{low} to {high}", low=low, high=high)
+    return None if row.efficiency is None else Share(row.efficiency)
 
 
 def rank_place(rank: EfficiencyRank) -> Sentence:

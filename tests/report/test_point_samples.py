@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -84,7 +85,10 @@ def test_every_table_of_the_ledger_states_apart_what_nothing_confirms(
         <= sum(found["money"]["cost"][each] for each in ("held", "reserved", "free"))
     )
     table = flat(report(str(folder), "--by", "user", command="ledger").out)
-    assert "% or more" in table
+    bounds = re.search(r"; ([\d.]+) % to ([\d.]+) % of the allocated time was effective", table)
+    assert bounds is not None
+    low, high = (float(each) / 100 for each in bounds.groups())
+    assert low < found["money"]["efficiency"] < high, "work between samples at 0, and rest between samples of work"
     assert f"{sum(whole.values()):.1f} GPU-hours of idle time are only sampled" in table
 
 
