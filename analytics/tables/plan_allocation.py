@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from operator import methodcaller
 
 from analytics.language.sentences import GpuHours, Number, Share, from_cents, plain, rounded_span, tr
+from analytics.money.priced_segments import UNNAMED
 from analytics.plan.allocation import FleetAllocation, OwnerNode
 from analytics.plan.starving import StarvingPair
 from analytics.states import IDLE_ALLOCATED
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
-from analytics.tables.names import GPU_HOURS, NAME_MOST, account_name, place_name
+from analytics.tables.names import GPU_HOURS, LEAST_MS, NAME_MOST, place_name
 from analytics.tables.point_samples import counted_note
 from analytics.tables.table import Table, column, column_of, fact, single
 from fallow.clock import HOUR_MS, SECOND_MS
@@ -95,16 +96,20 @@ _WAITED = tuple(
 
 
 def _headline(found: FleetAllocation) -> str:
-    if not found.tree:
-        return tr("No GPU was allocated.")
     total_ms, used_ms = (sum(getattr(node, name) for node in found.tree) for name in ("allocated_ms", "used_ms"))
     if not total_ms:
         return tr("No GPU was allocated.")
-    most = max((team for node in found.tree for team in node.children), key=_unused_ms)
-    return tr(
-        "{used} of {hours} allocated GPU-hours were effective. {name} wasted the most: {most}.",
+    effective = tr(
+        "{used} of {hours} allocated GPU-hours were effective.",
         used=Share(used_ms / total_ms),
         hours=GpuHours(total_ms),
+    )
+    most = max((team for node in found.tree for team in node.children), key=_unused_ms)
+    if _unused_ms(most) < LEAST_MS:
+        return effective
+    return tr(
+        "{effective} {name} wasted the most: {most}.",
+        effective=effective,
         most=GpuHours(_unused_ms(most)),
         name=_name(most),
     )
@@ -115,9 +120,7 @@ def _unused_ms(node: OwnerNode) -> float:
 
 
 def _name(node: OwnerNode) -> str:
-    if node.account is not None and node.account.name is None:
-        return account_name(node.label)
-    return plain(node.label, NAME_MOST)
+    return tr(node.label) if node.label in UNNAMED else plain(node.label, NAME_MOST)
 
 
 def _indented_name(row: _OwnerRow) -> str:
@@ -221,7 +224,7 @@ def _starving_sentence(idle: list[StarvingPair], poolless_ms: float) -> str:
 
 
 def _owner_name(owner: str) -> str:
-    return account_name(owner) if owner.startswith("(") else plain(owner, NAME_MOST)
+    return tr(owner) if owner in UNNAMED else plain(owner, NAME_MOST)
 
 
 def allocation_facts(found: FleetAllocation) -> Table:

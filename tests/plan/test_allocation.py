@@ -100,6 +100,7 @@ def test_every_level_adds_up_and_says_who_is_who(lake: Lake) -> None:
     research, products, speech = tree["research",], tree["products",], tree["research", "speech"]
     assert (research["quota_gpus"], products["quota_gpus"], products["gpu_hours"]) == (6, 3, 0)
     assert (speech["gpu_hours"], speech["waited_gpu_hours"]) == (192, 48)
+    assert "(no project)" not in text(lake, "allocation", "--lang", "fr"), "every level's words are translated"
     assert (speech["gpus_most"], speech["gpus_mean"]) == (2, 1)
     assert tree["research", "vision"]["reserved_gpu_hours"] == 144
     # a window without a whole hour has no highest one
@@ -156,6 +157,7 @@ def test_without_allocations_projects_are_answered_and_a_week_before_is_checked(
     lake = fleet.write(made_lake(tables / "lake"))
     said = text(lake, "allocation")
     assert "No job in this window has a submission time" in said
+    assert "wasted the most" not in said
     assert "1 ending frees 2 GPUs by 2026-11-27: 2 (project end)." in said
     check = answer(lake, "allocation")["endings_check"]
     assert [(each["gpus_named"], each["gpus_came_free"]) for each in check] == [(0, 0)] * 3
