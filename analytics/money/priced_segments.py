@@ -68,7 +68,7 @@ def _below(prefix: Key, cents: int, amounts: Mapping[Key, int]) -> dict[Key, int
 
 
 NOBODY = "(nobody)"
-NOT_KNOWN = "(user not known)"
+NOT_KNOWN = "(unknown user)"
 NO_TEAM = "(no team)"
 NO_ORGANISATION = "(no organisation)"
 NO_ACCOUNT = "(no account)"

@@ -15,11 +15,10 @@ from analytics.money.window_money import Money
 from analytics.states import IN_USE, UNUSED, USED_FIRST
 from analytics.tables.basis import basis_fact, marked, state_hours
 from analytics.tables.card_use import CARD_USE_COLUMNS, card_use_note, card_use_terms, measured_columns
-from analytics.tables.names import more_with_hours
+from analytics.tables.names import LEAST_MS, more_with_hours
 from analytics.tables.people import RANK, RANK_FACTS, efficiency, label_or_name, low_note, rank_place
 from analytics.tables.point_samples import unconfirmed_note
 from analytics.tables.table import Cell, Column, Kind, Table, column, column_of, fact, for_programs
-from fallow.clock import HOUR_MS
 from fallow.schema import STATES
 
 GROUP_TITLES: Mapping[str, tuple[str, Kind]] = {
@@ -37,15 +36,13 @@ GROUP_TITLES: Mapping[str, tuple[str, Kind]] = {
 }
 """The heading and the kind of the names, by the group of accounts or allocations."""
 _RANKED = ("team", "organisation", "user", "account")
-_LEAST_MS = HOUR_MS // 20
-"""Least GPU time of a listed row: less is written as 0.0 GPU-hours."""
 
 
 def accounts_by(group: str, money: Money) -> Table:
     """Return a row per pool, team or other group. A text lists the groups that have GPU time."""
     rows, total, title = priced_accounts(money, group), money.accounts.total, GROUP_TITLES[group][0]
     adds_up = tr("The amount paid is the sum of the used time (busy and low use) and the other states.")
-    shown = len(rows) if group == "day" else sum(row.account.total_ms >= _LEAST_MS for row in rows)
+    shown = len(rows) if group == "day" else sum(row.account.total_ms >= LEAST_MS for row in rows)
     return Table(
         name=f"accounts_{group}",
         title=tr("GPU time by {group}", group=title)

@@ -9,10 +9,12 @@ from typing import Any
 from analytics.cards import card
 from analytics.inventory import NO_POOL, UNKNOWN_MODEL
 from analytics.language.sentences import Amount, GpuHours, Quantity, Sentence, plain, tr
-from analytics.money.priced_segments import NOT_KNOWN
 from analytics.tables.table import Cell, Column, column, column_of
+from fallow.clock import HOUR_MS
 
 NAME_MOST = 200
+LEAST_MS = HOUR_MS // 20
+"""Least GPU time to name: less is written as 0.0 GPU-hours."""
 
 
 def place_name(name: str) -> str:
@@ -44,11 +46,6 @@ def model_if_several(rows: Collection[Any]) -> Column:
     """Return the column of the rows' GPU models, for programs only unless a pool has several models."""
     several = len({(row.pool, row.model) for row in rows}) > len({row.pool for row in rows})
     return MODEL if several else replace(MODEL, audience="programs")
-
-
-def account_name(label: str) -> str:
-    """Return the words for a label without a name. The data label `user` differs from the word `user`."""
-    return tr("(unknown user)") if label == NOT_KNOWN else tr(label)
 
 
 def least_to_most(least: Quantity, most: Quantity) -> Cell:

@@ -15,7 +15,7 @@ from analytics.report.parts import People
 from analytics.states import ALLOCATED_USED_FIRST, IDLE_ALLOCATED
 from analytics.tables.basis import state_hours
 from analytics.tables.card_use import CARD_USE_COLUMNS, card_use_note, card_use_terms, measured_columns
-from analytics.tables.names import NAME_MOST, account_name, card_name, more_with_hours
+from analytics.tables.names import NAME_MOST, card_name, more_with_hours
 from analytics.tables.point_samples import unconfirmed_note
 from analytics.tables.table import Column, Kind, StateBar, Table, column, fact
 
@@ -196,4 +196,4 @@ def low_note(low_ms: float, low_by_sm_ms: float) -> list[str]:
 
 def label_or_name(row: Account) -> str:
     """Return the name, or the words for a missing name."""
-    return account_name(row.label) if row.name is None else plain(row.name, NAME_MOST)
+    return tr(row.label) if row.name is None else plain(row.name, NAME_MOST)

@@ -15,7 +15,7 @@ from analytics.plan.carbon import Carbon, TeamCarbon
 from analytics.plan.deferral import Deferral, HourOfDay
 from analytics.tables.chart import Chart, ChartPlace, Line, Panel
 from analytics.tables.money_basis import part_of_all
-from analytics.tables.names import NAME_MOST, account_name, card_name
+from analytics.tables.names import NAME_MOST, card_name
 from analytics.tables.table import Column, Table, column, drawn, fact, for_programs, single
 
 _TITLE = tr("Energy and CO2 of used and idle GPUs")
@@ -171,7 +171,7 @@ def carbon_by_team(found: Carbon) -> Table:
 def _team_name(label: str) -> str:
     if label == _ALL_TEAMS:
         return tr("all")
-    return account_name(label) if label in UNNAMED else plain(label, NAME_MOST)
+    return tr(label) if label in UNNAMED else plain(label, NAME_MOST)
 
 
 def _team_parts(found: Carbon) -> Table:

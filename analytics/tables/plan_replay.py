@@ -32,7 +32,7 @@ from analytics.plan.replay.replay_base import (
 )
 from analytics.plan.replay.replayed_waits import ReplayCheck
 from analytics.plan.replay.station import NO_GPUS, TOO_LITTLE_MEMORY, TOO_MANY, TOO_WIDE
-from analytics.tables.names import GPU_HOURS, GPUS, NAME_MOST, TEAM, account_name, amount_column, place_name
+from analytics.tables.names import GPU_HOURS, GPUS, NAME_MOST, TEAM, amount_column, place_name
 from analytics.tables.plan_replay_check import (
     MEAN_WAIT,
     NOT_STARTED,
@@ -269,7 +269,7 @@ def _timeout_sentence(outcome: ReplayOutcome, timeout_ms: int) -> str:
         freed_ms[cut.user or NOT_KNOWN] += round(cut.freed_ms)
     ordered = sorted(jobs.items(), key=lambda user: (-freed_ms[user[0]], user[0]))
     people = [
-        tr("{name} ({jobs})", name=account_name(name) if name == NOT_KNOWN else plain(name, NAME_MOST), jobs=count)
+        tr("{name} ({jobs})", name=tr(name) if name == NOT_KNOWN else plain(name, NAME_MOST), jobs=count)
         for name, count in ordered[:_NAMED_USERS]
     ]
     if rest := ordered[_NAMED_USERS:]:
@@ -552,7 +552,7 @@ def ended_jobs(cuts: Sequence[CutUser], currency: str | None) -> Table | None:
         question=tr("Whose jobs does the time-out end, and do they need their GPUs again?"),
         headline=tr_many("{number} {job ends|jobs end}; {later} of them worked again later.", jobs, later=later),
         columns=(
-            column("user", tr("user"), "user", lambda cut: cut.user or account_name(NOT_KNOWN), "user"),
+            column("user", tr("user"), "user", lambda cut: cut.user or tr(NOT_KNOWN), "user"),
             TEAM,
             JOBS,
             column("worked_later", tr("worked again later"), "count"),

@@ -80,7 +80,7 @@ def job_words(work: SeenWork) -> str:
     """Return the job's name, else its user."""
     if work.job is not None:
         return plain(work.job, NAME_MOST)
-    return tr("(user not known)") if work.user is None else plain(work.user, NAME_MOST)
+    return tr("(unknown user)") if work.user is None else plain(work.user, NAME_MOST)
 
 
 def _seen_sentence(workloads: Sequence[SeenWork], asked: str) -> str:

@@ -230,7 +230,7 @@ def test_a_process_id_alone_holds_a_gpu_for_somebody_not_known(
     )
     rows = command_json(place, capsys, "ledger", "--by", "user")["groups"]["rows"]
     hours = {each["label"]: (each["held_gpu_hours"], each["free_gpu_hours"]) for each in rows}
-    assert hours == {"(nobody)": (0, 1), "(user not known)": (1, 0)}
+    assert hours == {"(nobody)": (0, 1), "(unknown user)": (1, 0)}
 
 
 def test_imported_history_knows_who_holds_what(gpustat: Run, place: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,7 +241,7 @@ def test_imported_history_knows_who_holds_what(gpustat: Run, place: str, capsys:
     assert {state: hours[state] for state in ("free", "held", "active")} == {"free": 24, "held": 24, "active": 12}
     rows = printed("ledger", "--by", "user")["groups"]["rows"]
     users = {each["label"]: (each["held_gpu_hours"], each["active_gpu_hours"]) for each in rows}
-    assert users == {"(nobody)": (0, 0), "(user not known)": (12, 0), "ann": (0, 12), "bob": (12, 0)}
+    assert users == {"(nobody)": (0, 0), "(unknown user)": (12, 0), "ann": (0, 12), "bob": (12, 0)}
     findings = [each for each in printed("findings", "--all")["findings"] if each["rule"] == "held"]
     found = sorted((each["gpus"], each["user"], each["evidence"]["user_source"]) for each in findings)
     assert found == [(["GPU-1"], "bob", "process"), (["GPU-2"], None, "process")]

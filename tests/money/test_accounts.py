@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from analytics.money.accounts import GROUPS, EfficiencyRank
 from analytics.money.energy import Energy, Grid
 from analytics.money.priced_segments import MICROCENTS, nested
+from analytics.tables.accounts import COST_PARTS
 from fallow.clock import HOUR_MS, Window
 from fallow.schema import STATES
 from tests.money.fleet import MODELS, T0, accounts, book, owners, segment
@@ -33,6 +36,13 @@ def by_label(found: Accounts, group: str) -> dict[str, Account]:
 
 def cents(row: Account) -> dict[str, int]:
     return {state: each for state, each in row.state_cents.items() if each}
+
+
+def test_the_docs_name_every_part_of_the_amount_paid() -> None:
+    docs = Path(__file__).parents[2].joinpath("docs/money.md").read_text(encoding="utf-8")
+    found = re.search(r"\*\*paid = (.+)\*\*", docs)
+    assert found is not None
+    assert found[1].split(" + ") == [part.key for part in COST_PARTS]
 
 
 def test_by_hand() -> None:
@@ -132,8 +142,8 @@ def test_a_user_that_is_not_known_is_not_nobody_and_free_time_stays_in_its_pool(
     rows = [segment("a1", 0, 3600, "held"), segment("a1", 3600, 7200, "held", user="carl")]
     rows += [segment("b1", 0, 3600, "free"), segment("b1", 3600, 7200, "unavailable", user="ann")]
     found = accounts(rows, TEAMS)
-    assert set(by_label(found, "user")) == {"(user not known)", "carl", "(nobody)"}
-    assert set(by_label(found, "team")) == {"(user not known)", "(no team)", "(nobody)"}
+    assert set(by_label(found, "user")) == {"(unknown user)", "carl", "(nobody)"}
+    assert set(by_label(found, "team")) == {"(unknown user)", "(no team)", "(nobody)"}
     nothing = accounts([])
     assert (nothing.total.total_ms, nothing.total.efficiency) == (0, None)
     assert all(nothing.by(group) == () for group in GROUPS)
