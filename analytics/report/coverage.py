@@ -101,8 +101,7 @@ class Watch:
         if rows.is_empty():  # most of the quarter of a new lake
             return Seen(since_ms, until_ms, 0, 0, 0.0, 0.0, None, ())
         gpus = _gpus(rows, self._known).filter(pl.col("last") > until_ms - LOOKED_BACK_MS)
-        # nobody asked for the time before the first row of a lake
-        early = _before(gpus, since_ms) if asked.since_ms is not None else _before(gpus.clear(), since_ms)
+        early = _before(gpus, since_ms)  # without a start, the window begins with the lake's first row
         late = _after(gpus, since_ms, until_ms)
         between = _between(rows, gpus, since_ms)
 

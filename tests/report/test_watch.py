@@ -84,7 +84,8 @@ def test_without_an_end_a_window_ends_with_what_was_seen() -> None:
     found = seen(rows, 90 * DAY_S, Window(None, None))
     assert (found.since_ms, found.until_ms) == (T0 + (MONDAY_S - DAY_S) * 1000, T0)
     assert [(each.host, each.since_ms) for each in found.silent] == [("h-a", T0 - 24 * HOUR_MS)]
-    assert found.unseen_ms == 24 * HOUR_MS  # nobody asked for the time before a host's first row
+    same = seen(rows, 90 * DAY_S, Window(found.since_ms, found.until_ms))
+    assert found.unseen_ms == same.unseen_ms == 48 * HOUR_MS, "the same window is observed as much, asked for or not"
 
 
 def test_time_that_nobody_looked_at_between_two_rows_counts_once() -> None:
