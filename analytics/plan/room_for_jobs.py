@@ -14,7 +14,7 @@ from typing import cast
 
 import polars as pl
 
-from analytics.capacity.demand import SIZES_LEAST, Gang, free_levels, gangs, starting
+from analytics.capacity.demand import Gang, free_levels, gangs, starting
 from analytics.intervals import clip
 from analytics.scope import Scope
 from analytics.solver import one_thread_solver
@@ -230,15 +230,15 @@ class RoomFor:
 
 @dataclass(frozen=True)
 class Fragmentation:
-    """The share of free GPUs that jobs could not use, at the end of the window and on average; None if no GPU was free."""
+    """The share of free GPUs that jobs could not use, at the end of the window and on average.
+
+    None if no GPU was free, or if no job shows which sizes jobs want.
+    """
 
     now: float | None
     mean: float | None
     pieces: int
-    """Number of job parts on a single host that show which sizes jobs want.
-
-    Without any, the sizes of SIZES_LEAST count equally.
-    """
+    """Number of job parts on a single host that show which sizes jobs want."""
 
 
 @dataclass(frozen=True)
@@ -340,8 +340,9 @@ def fragments(free: int, shares: Iterable[tuple[int, float]]) -> float:
 
 def _fragmentation(free: pl.DataFrame, pieces: pl.DataFrame, until_ms: int) -> Fragmentation:
     count = int(pieces["pieces"].sum())
-    known = [(gpus, each / count) for gpus, each in pieces.select("gpus", "pieces").sort("gpus").iter_rows()]
-    shares = known or [(size, 1 / len(SIZES_LEAST)) for size in SIZES_LEAST]
+    if not count:
+        return Fragmentation(None, None, 0)
+    shares = [(gpus, each / count) for gpus, each in pieces.select("gpus", "pieces").sort("gpus").iter_rows()]
     widest = int(free["level"].max() or 0)  # type: ignore[arg-type]  # a count
     lost = [fragments(level, shares) for level in range(widest + 1)]
     lasting = pl.col("end").fill_null(until_ms) - pl.col("time")

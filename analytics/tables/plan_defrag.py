@@ -176,7 +176,7 @@ def moves_table(rooms: Sequence[PoolRoom], currency: str | None) -> Table | None
 
 
 def fragmentation_table(rooms: Sequence[PoolRoom]) -> Table | None:
-    """Return the share of the free GPUs of each pool that submitted jobs could not use; None if no GPU was free."""
+    """Return the share of the free GPUs of each pool that submitted jobs could not use; None where no pool's share is known."""
     known = [pool for pool in rooms if pool.fragmentation.mean is not None]
     if not known:
         return None
@@ -206,7 +206,7 @@ def fragmentation_table(rooms: Sequence[PoolRoom]) -> Table | None:
         rows=tuple(rooms),
         notes=(
             tr(
-                "Measured as in Weng et al. (USENIX ATC 2023): the free GPUs of a host are unusable for every job that does not fit on it. Jobs count as often as they came; a job on several hosts counts once per host. Without known jobs, sizes of 1, 2, 4 and 8 count equally. CPU requirements are not considered."
+                "Measured as in Weng et al. (USENIX ATC 2023): the free GPUs of a host are unusable for every job that does not fit on it. Jobs count as often as they came; a job on several hosts counts once per host. Without known jobs, the share is not known. CPU requirements are not considered."
             ),
         ),
     )

@@ -10,6 +10,7 @@ import pytest
 
 from analytics.capacity.jobs import JOB_SCHEMA
 from analytics.plan.room_for_jobs import (
+    Fragmentation,
     Moves,
     Occupant,
     OccupiedHost,
@@ -87,8 +88,7 @@ def test_the_sizes_of_the_jobs_that_came_say_what_lies_apart() -> None:
     found = room(placed, *jobs).fragmentation
     assert found.pieces == 5
     assert [found.now, found.mean] == pytest.approx([(2 * 2 / 5 + 1 * 3 / 5) / 3] * 2)
-    unknown = room(placed).fragmentation
-    assert (unknown.pieces, unknown.now) == (0, pytest.approx((2 * 2 / 4 + 1 * 3 / 4) / 3))
+    assert room(placed).fragmentation == Fragmentation(None, None, 0), "no job, no size, no share"
 
 
 def test_jobs_that_came_are_held_against_the_room_there_was() -> None:
