@@ -21,7 +21,7 @@ from analytics.capacity.peak_demand import (
     TESTED_WEEKS,
     UNKNOWN_MAX,
 )
-from analytics.language.sentences import Number, Sentence, Share, plain, tr, tr_many
+from analytics.language.sentences import Number, Sentence, plain, tr, tr_many
 from analytics.states import UNUSED
 from analytics.workloads import waste
 from analytics.workloads.commands import watch_command
@@ -51,10 +51,9 @@ _KEYS = (
 def _release_words(known: Mapping[str, Value], _: Finding) -> Iterator[str]:
     """Yield the GPUs of the pool, its peak demand, the releasable GPUs, and the back-test."""
     peak, highest = (float(known[key]) for key in ("peak_demand_gpus", "highest_demand_gpus"))
-    demand = tr("peak demand of {number}", number=whole_gpus(highest))
+    demand = tr("peak demand of {number}", number=whole_gpus(peak))
     if peak != highest:
-        share = Share(float(known["peak_demand_quantile"]), 0)
-        demand = tr("{demand} ({number} in {share} of the hours)", demand=demand, number=whole_gpus(peak), share=share)
+        demand = tr("{demand} (at most {number})", demand=demand, number=whole_gpus(highest))
     yield tr(
         "pool {pool}, {model}: {there} GPUs, {demand}, {kept} with the reserve: {releasable} releasable",
         pool=plain(str(known["pool"])),

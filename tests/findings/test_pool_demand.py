@@ -13,7 +13,7 @@ from analytics.capacity.peak_demand import MARGIN
 from analytics.decide.decisions import after_snoozes
 from analytics.decide.review import findings_and_demand
 from analytics.language.sentences import ENGLISH
-from analytics.tables.verdicts import pool_verdicts, release_sentence
+from analytics.tables.verdicts import pool_verdicts, release_sentence, verdict_words
 from analytics.workloads.fleet_demand import fleet_demand
 from analytics.workloads.model import Confidence
 from analytics.workloads.pool_demand import FleetDemand, what_if_reserve
@@ -153,6 +153,8 @@ def test_a_full_pool_keeps_and_orders_what_jobs_wait_for(tmp_path: Path) -> None
     assert (full.releasable, full.verdict.kind, full.verdict.order_by) == (0, "keep", None)
     assert (queued.peak.peak, queued.releasable, queued.verdict.kind, queued.verdict.gpus) == (10, 0, "order", 2)
     assert queued.verdict.order_by is not None
+    # GPUs may be free while jobs that need more wait: the sentence is about demand
+    assert str(verdict_words(queued)).endswith("now: demand takes every GPU")
 
 
 def test_demand_that_is_about_to_grow_is_kept_for() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -183,6 +184,8 @@ def test_a_finding_names_what_can_go_now_and_has_the_confidence_of_the_pool() ->
     assert each.notes == ("1 whole host can be released: h2",)
     assert each.gpu_hours == pytest.approx(9 * 15 * 24)
     assert "back-test: no shortfall in 168 hours" in evidence(each)
+    rare = replace(each, evidence=replace(each.evidence, numbers=numbers | {"highest_demand_gpus": 6.0}))
+    assert "peak demand of 5 (at most 6), 7 with the reserve" in evidence(rare), "one peak demand everywhere"
 
 
 def test_a_release_that_unknown_time_may_hide_is_not_sure() -> None:
