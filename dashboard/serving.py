@@ -12,7 +12,7 @@ from typing import Any
 from analytics.window import Inputs
 from dashboard.access import LOCAL, Access
 from dashboard.access.audit_trail import NO_TRAIL, Trail
-from dashboard.access.people import VIEWER, Reader
+from dashboard.access.people import AHEAD
 from dashboard.access.refusal import UNLIMITED, Rates
 from dashboard.app import build_app
 from dashboard.front import Front, Limits
@@ -49,7 +49,7 @@ def app_of(
     source = LakeSource(open_inputs, patience_s=_PATIENCE_S, budget=budget)
     with contextlib.suppress(FallowError):  # the pages show the error until there are data
         source.refresh()
-    source.look(Query(), Reader("", VIEWER), findings=False)
+    source.look(Query(), AHEAD, findings=False)
     source.follow()
     app = build_app(source, access, rates=rates, trail=trail)
     app.server.test_client().get(HEALTH)  # makes dash finish its setup

@@ -19,7 +19,7 @@ from typing import TypeVar
 from analytics.language.sentences import tr
 from analytics.report.weeks import SPANS
 from analytics.window import Inputs
-from dashboard.access.people import VIEWER, Reader, person
+from dashboard.access.people import AHEAD, Reader, person
 from dashboard.makers import Cache, Makers, TooManyError
 from dashboard.memory import Budget
 from dashboard.query import Query
@@ -259,7 +259,7 @@ class LakeSource:
 
     def _follow(self, least_s: float, end: threading.Event) -> None:
         first, later = (
-            [partial(self._look, Query(span=span), Reader("", VIEWER), findings=findings) for span in SPANS]
+            [partial(self._look, Query(span=span), AHEAD, findings=findings) for span in SPANS]
             for findings in (False, True)
         )
         ahead: list[Callable[[], object]] = [*first, self._make_plans, *later]
@@ -282,7 +282,7 @@ class LakeSource:
 
     def _make_plans(self) -> None:
         """Make what takes longest on the pages of the default window, so that no reader waits for it."""
-        view = self._look(Query(), Reader("", VIEWER), findings=False)
+        view = self._look(Query(), AHEAD, findings=False)
         if isinstance(view, View):
             self.made_of(view, "plans", partial(_plans_of, view))
 

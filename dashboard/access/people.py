@@ -59,6 +59,10 @@ class Reader:
             )
 
 
+AHEAD = Reader("", ADMIN)
+"""fallow itself, which computes pages ahead: nobody is shown what it meets."""
+
+
 def person() -> Reader:
     """Return the reader of the current request. Raises NotAllowedError where the reader is unknown: there is no default."""
     found = g.get("person") if has_request_context() else None

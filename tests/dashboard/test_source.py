@@ -68,6 +68,21 @@ def test_the_same_question_is_answered_once(own_lake: Lake) -> None:
     assert viewed(source).report is first.report  # the lake has not changed
 
 
+def test_work_ahead_on_an_empty_lake_logs_no_reader(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state of every site between `fallow lake init` and the first row: nobody looked, so nothing was shown."""
+    lake, done = made_lake(tmp_path / "lake"), threading.Event()
+    source = LakeSource(lambda: inputs_of(lake), Hands())
+    monkeypatch.setattr(source, "refresh", done.set)  # what follows after the work ahead
+    end = source.follow(pause_s=0.01)
+    try:
+        assert done.wait(30)
+    finally:
+        end.set()
+    assert not caplog.messages
+
+
 def test_the_rules_run_in_a_window_only_for_pages_with_its_findings(own_lake: Lake) -> None:
     source = LakeSource(lambda: inputs_of(own_lake), Hands())
     hour = Query(span="1h")
