@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import shlex
 from collections.abc import Iterable
 
 from analytics.contradictions.recorded import ContradictoryTimes
@@ -57,6 +58,7 @@ def as_json(outcome: ImportOutcome) -> dict[str, object]:
         "published": outcome.published is not None,
         "files": [dataclasses.asdict(report) for report in imported.files],
         "tables": [dataclasses.asdict(each) for each in outcome.published or ()],
+        "next": next_command(outcome.lake, since),
     }
 
 
@@ -77,10 +79,18 @@ def as_text(outcome: ImportOutcome) -> str:
         *(f"odd       {odd}" for odd in outcome.odd),
         f"lake      {outcome.lake}",
         *(published_line(each) for each in outcome.published or ()),
+        "  nothing is published" if outcome.published is None else next_line(outcome.lake, since),
     ]
-    if outcome.published is None:
-        lines.append("  nothing is published")
     return "\n".join(lines)
+
+
+def next_command(lake: str, since: str) -> str:
+    """Return the command that shows what the imported data are good for."""
+    return f"fallow recommendations --lake {shlex.quote(lake)} --since {since}"
+
+
+def next_line(lake: str, since: str) -> str:
+    return f"next      {next_command(lake, since)}"
 
 
 def _file_lines(report: FileReport) -> list[str]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shlex
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from analytics.contradictions.recorded import ContradictoryTimes
-from analytics.importers.command import published_line
+from analytics.importers.command import next_command, next_line, published_line
 from analytics.importers.doubts import overview_lines
 from analytics.language.sentences import count
 from analytics.scraped.reading import SiteReader
@@ -62,12 +61,6 @@ class ScrapedImport:
     def journal(self) -> Path:
         return self.wish.source.journal(self.wish.lake).path
 
-    @property
-    def next_command(self) -> str:
-        return (
-            f"fallow recommendations --lake {shlex.quote(self.wish.lake.root)} --since {format_ms(self.wish.since_ms)}"
-        )
-
 
 def as_shown(done: ScrapedImport, *, machines: bool) -> str:
     """Return the result as JSON for machines, else as text."""
@@ -94,7 +87,7 @@ def as_text(done: ScrapedImport) -> str:
             f"lake      {wish.lake.root}",
             *(published_line(each) for each in totals.published.values()),
             *(
-                [f"journal   {done.journal} (safe to delete)", f"next      {done.next_command}"]
+                [f"journal   {done.journal} (safe to delete)", next_line(wish.lake.root, format_ms(wish.since_ms))]
                 if done.is_published
                 else ["  nothing is published"]
             ),
@@ -137,7 +130,7 @@ def as_json(done: ScrapedImport) -> dict[str, object]:
         "published": done.is_published,
         "tables": [dataclasses.asdict(each) for each in totals.published.values()],
         "journal": str(done.journal),
-        "next": done.next_command,
+        "next": next_command(wish.lake.root, format_ms(wish.since_ms)),
     }
 
 

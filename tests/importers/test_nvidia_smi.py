@@ -212,9 +212,10 @@ def test_the_summary_for_people(smi: Run) -> None:
     assert lines[11:] == [
         "  device: 1 rows new, 0 already there, 0 replaced; 1 file written",
         "  gpu: 2 rows new, 0 already there, 0 replaced; 1 file written",
+        f"next      fallow recommendations --lake {lines[10].split()[1]} --since 2026-11-20T10:00:00Z",
     ]
     assert done.err == ""
-    assert smi(text, as_json=False).out.splitlines()[-1] == "  gpu: already there: 2 rows"
+    assert smi(text, as_json=False).out.splitlines()[-2] == "  gpu: already there: 2 rows"
 
 
 WHOLE = "".join(
