@@ -487,11 +487,12 @@ class Config:
     def number(self, name: str) -> float:
         return float(self.values[name])
 
-    def require(self, name: str, flag: str) -> str:
-        """Return a text setting; raises UsageError, which names the flag and the variable, if it is empty."""
+    def require(self, name: str, flag: str = "") -> str:
+        """Return a text setting; raises UsageError, which names its flag, if it has one, and the variable, if it is empty."""
         if not (value := self.text(name)):
+            give = f"give {flag}, " if flag else ""
             raise UsageError(
-                f"{flag} is missing", f"give {flag}, set {_NAMES[name].variable} or {name} in the config file"
+                f"{flag or name} is missing", f"{give}set {_NAMES[name].variable} or {name} in the config file"
             )
         return value
 

@@ -147,7 +147,7 @@ class MailSettings:
     @classmethod
     def of(cls, config: Config, environment: Mapping[str, str] = os.environ) -> MailSettings:
         """Read the settings. Raises ConfigError and UsageError for missing or invalid settings."""
-        host, port = _server(config.require("mail.server", "mail.server"), config.text("mail.security"))
+        host, port = _server(config.require("mail.server"), config.text("mail.security"))
         user, security = config.text("mail.user"), config.text("mail.security")
         if user and security == "none":
             raise ConfigError("mail.user is set and mail.security is none", "a password is only sent over TLS")
@@ -156,7 +156,7 @@ class MailSettings:
             host=host,
             port=port,
             security=security,
-            sender=_named("mail.from", config.require("mail.from", "mail.from")),
+            sender=_named("mail.from", config.require("mail.from")),
             reply_to=_named("mail.reply_to", reply_to) if reply_to else None,
             user=user,
             password=_password(config, environment) if user else "",

@@ -129,6 +129,9 @@ def test_a_setting_that_is_needed_says_the_three_ways_to_give_it() -> None:
         load({}, None, {}).require("lake.path", "--lake")
     assert str(error.value) == "--lake is missing; give --lake, set FALLOW_LAKE_PATH or lake.path in the config file"
     assert load({"lake.path": "/srv/lake"}, None, {}).require("lake.path", "--lake") == "/srv/lake"
+    with pytest.raises(UsageError) as error:
+        load({}, None, {}).require("mail.server")
+    assert str(error.value) == "mail.server is missing; set FALLOW_MAIL_SERVER or mail.server in the config file"
 
 
 def test_every_setting_has_a_meaning_and_a_default_that_parses() -> None:
