@@ -319,9 +319,13 @@ def _notes(found: Sequence[PoolPurchase], currency: str) -> Iterator[str]:
     if not found:
         return
     yield tr(
-        "Demand: GPUs that work, GPUs that queued jobs could have used, and held or reserved GPUs unless a finding says that they may go. The highest value of each hour counts. The year is assumed to be like these {hours} hours. A few weeks say little about a year, and nothing about growth (`fallow plan forecast`).",
-        hours=max(each.curve.hours.height for each in found),
+        "Demand: GPUs that work, GPUs that queued jobs could have used, and held or reserved GPUs unless a finding says that they may go. The highest value of each hour counts."
     )
+    if mixed := [each for each in found if each.mix is not None]:
+        yield tr(
+            "The year is assumed to be like these {hours} hours. A few weeks say little about a year, and nothing about growth (`fallow plan forecast`).",
+            hours=max(each.curve.hours.height for each in mixed),
+        )
     if unseen := sum(each.curve.unseen for each in found):
         yield tr_many(
             "{number} {hour|hours} of a pool {is|are} left out: more than a tenth of its GPUs were not observed.",

@@ -241,6 +241,8 @@ def test_without_any_price_the_need_is_said(lake: Lake, monkeypatch: pytest.Monk
     said = text(lake, "purchase")
     assert "No price is known for any of these GPUs, so only the demand is shown." in said
     assert "at most 4" in said
+    assert "The year is assumed" not in said, "no yearly figure is shown"
+    assert "No range is shown" not in said, "the weeks are there, the price is not"
     assert "Multiples of the flat price" in said
 
 
