@@ -14,7 +14,7 @@ from analytics.small_tables import read_small
 from fallow import schema
 from fallow.lake import Lake
 
-NO_POOL = "no pool"
+NO_POOL = "(no pool)"
 UNKNOWN_MODEL = "unknown model"
 
 TERMS = {"gpu": pl.String, "since": pl.Int64, "model": pl.String, "pool": pl.String}
@@ -71,7 +71,7 @@ class Inventory:
         return (device.model if device else None) or UNKNOWN_MODEL
 
     def pool(self, gpu: str) -> str:
-        """Return the pool's name, or `no pool`."""
+        """Return the pool's name, or `(no pool)`."""
         device = self.devices.get(gpu)
         return (device.pool if device else None) or NO_POOL
 

@@ -87,7 +87,7 @@ def test_time_without_a_price_is_no_cost(tmp_path: Path) -> None:
     [
         ([entry(2 * HOUR, "a")], {"a"}),  # before anybody said anything it was the same
         ([entry(0, None), entry(2 * HOUR, "a")], {"a"}),
-        ([entry(0, "a"), entry(2 * HOUR, None)], {"a", "no pool"}),
+        ([entry(0, "a"), entry(2 * HOUR, None)], {"a", "(no pool)"}),
         ([entry(0, "a"), entry(HOUR, "b"), entry(2 * HOUR, "a")], {"a", "b"}),
         ([entry(0, "a"), entry(HOUR, "a", model=None), entry(2 * HOUR, "a")], {"a"}),
     ],
