@@ -45,6 +45,9 @@ def read_moments(text: pl.Series, zone: str) -> Moments:
     """
     plain = text.cast(pl.String).fill_null("").str.strip_chars()
     absent = plain.str.to_lowercase().is_in(UNKNOWN)
+    if absent.all():  # such as a column that the file lacks
+        none = pl.Series(text.name, [None] * len(text), dtype=pl.Int64)
+        return Moments(none, none, absent, outside=~absent)
     local, sure_ms = split_times(plain)
     first, second = (sure_ms.zip_with(sure_ms.is_not_null(), passed) for passed in both_passes(local, zone))
     inside = (first >= EARLIEST_MS) & (second < END_OF_YEAR_9999_MS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zoneinfo
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import cache
 
 import polars as pl
 
@@ -27,9 +28,15 @@ _HOUR_BACK_MS = (50 * MINUTE_MS, 60 * MINUTE_MS)
 """A clock that is set back by an hour steps back by an hour, less the time to the next sample."""
 
 
+@cache
+def _zone_names() -> frozenset[str]:
+    """Return all zone names; Python reads a folder of files for them."""
+    return frozenset(zoneinfo.available_timezones())
+
+
 def check_zone(name: str, flag: str = "--tz") -> str:
     """Return the zone's name. Raises UsageError with the flag and the nearest name where there is no such zone."""
-    known = zoneinfo.available_timezones()
+    known = _zone_names()
     if name in known:
         return name
     near = get_close_matches(name, sorted(known), n=1, cutoff=0.5)
