@@ -148,7 +148,7 @@ def planned_site(base: Path) -> Site:
     """Twenty-four GPUs over two weeks and a day, made once; tests read it and never write to it."""
 
     def fill(folder: Path) -> None:
-        fleet = SimulatedFleet(until_ms=UNTIL_MS, gpus=24, days=15, seed=5, interval_ms=300_000)
+        fleet = SimulatedFleet(until_ms=UNTIL_MS, gpus=24, days=15, seed=5, interval_ms=900_000)
         load(simulated(folder, fleet).lake)  # its ledger is kept
 
     folder = made_once(base, "planned", fill)

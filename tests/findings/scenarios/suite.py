@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from analytics.workloads.model import Finding
     from tests.findings.conftest import Site
 
-ENOUGH = 2
+ENOUGH = 1
 """Situations in which a rule must fire, and look-alikes, in every test run; `make test-all` tries all situations."""
 
 
