@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
 
     from babel.messages.catalog import Message
 
+    from tests.language.templates import Template
+
 OTHERS = [code for code in CODES if code != "en"]
 FILES = sorted(CATALOGUES.glob("*/*.po"))
 PACKAGES = sorted({place(path).split("/")[0] for path in files()})
 
 
+@cache
 def messages(path: Path) -> list[Message]:
     with path.open("rb") as file:
         return [each for each in read_po(file, locale=path.parent.name) if each.id]
@@ -32,6 +36,11 @@ def forms(message: Message) -> tuple[str, ...]:
 
 def said(message: Message) -> tuple[str, ...]:
     return (message.string,) if isinstance(message.string, str) else tuple(message.string or ())
+
+
+@cache
+def every_text() -> dict[str, Template]:
+    return unique(templates())
 
 
 def name(path: Path) -> str:
@@ -80,7 +89,7 @@ def test_the_files_of_a_language_do_not_contradict_each_other(code: str) -> None
 
 @pytest.mark.parametrize("path", FILES, ids=name)
 def test_a_plural_has_the_forms_of_the_code(path: Path) -> None:
-    code = unique(templates())
+    code = every_text()
     for message in messages(path):
         one, *many = forms(message)
         if many and one in code:
@@ -89,7 +98,7 @@ def test_a_plural_has_the_forms_of_the_code(path: Path) -> None:
 
 def test_the_code_has_texts() -> None:
     """What finds them finds literals, constants that are looked up, forms in pairs, and rules' sentences."""
-    found = unique(templates())
+    found = every_text()
     assert {
         "utilization was not measured",
         "the disks",
@@ -105,7 +114,7 @@ def test_the_code_has_texts() -> None:
 def test_allocated_but_unused_is_one_state_beside_held_idle() -> None:
     """A text that means the other idle states too names them, or a reader takes the sum for the ledger's `Allocated, unused`."""
     words = ("allocated but unused", "allocated and unused")
-    several = [each for each in unique(templates()) if any(part in each for part in words)]
+    several = [each for each in every_text() if any(part in each for part in words)]
     assert len(several) > 10
     assert [each for each in several if "held idle" not in each or "stalled" not in each] == []
 
