@@ -46,15 +46,15 @@ LAST = "2026-W46"
 
 
 def fleet() -> Fleet:
-    """Five weeks of pools that are had in every way: work on two of eight GPUs, and in one pool a GPU that eve holds more every week."""
-    made = Fleet(35, interval_s=1800, process_interval_s=1800)
+    """Five weeks of pools that are had in every way: work on two of four GPUs, and in one pool a GPU that eve holds more every week."""
+    made = Fleet(35, interval_s=3600, process_interval_s=3600)
     for pool in ("rented", "booked", "owned", "listed"):
-        gpus = made.host(pool, H100, 8, pool=pool)
+        gpus = made.host(pool, H100, 4, pool=pool)
         train(made, gpus[:2], "ann", job=pool)
         if pool == "owned":
             for first, last in ((-32, -31), (-25, -23), (-18, -15)):
-                made.run(gpus[7], "eve", made.between(first, last))
-            made.run(gpus[7], "eve", made.between(-11))
+                made.run(gpus[3], "eve", made.between(first, last))
+            made.run(gpus[3], "eve", made.between(-11))
     return made
 
 
