@@ -109,10 +109,15 @@ def encode(table: LakeTable, data: pa.Table | pl.DataFrame, metadata: Mapping[st
     """
     rows = data if isinstance(data, pa.Table) else data.to_arrow()
     by = order_of(table)
-    data = rows.select(list(table.names)).cast(arrow_schema(table))
+    data = _cast(rows.select(list(table.names)), arrow_schema(table))
     # a page and a dictionary would start again with each chunk
     data = data.combine_chunks() if _is_sorted(data, by) else data.sort_by([(name, "ascending") for name in by])
-    return parquet_writer.encode(table, data.cast(_written_schema(table)), metadata)
+    return parquet_writer.encode(table, _cast(data, _written_schema(table)), metadata)
+
+
+def _cast(data: pa.Table, wanted: pa.Schema) -> pa.Table:
+    """Return the rows with this schema: a cast takes its time for each column, also where nothing is to be done."""
+    return data if data.schema.equals(wanted, check_metadata=True) else data.cast(wanted)
 
 
 def order_of(table: LakeTable) -> list[str]:
