@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 from hypothesis import settings
@@ -43,6 +43,33 @@ def pytest_unconfigure() -> None:
 
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+SHARING = {
+    "tests/promises/": "",
+    "tests/report/": "",
+    "tests/dashboard/test_": "capacity_page charts metrics_route overview plan_pages recommendations_page right_size_page tables "
+    "users_page what_if_page",
+    "tests/dashboard/test_numbers": "",
+}
+"""Files that ask one lake many things, by how their names begin and go on: one worker makes its report once for all of them."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives files that share results to one worker. Long tests take too long for that."""
+    from xdist.scheduler.loadfile import LoadFileScheduling
+
+    class Sharing(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            for begins, goes_on in SHARING.items():
+                rest = file.removeprefix(begins).removesuffix(".py")
+                if file.startswith(begins) and (not goes_on or rest in goes_on.split()):
+                    return begins
+            return file
+
+    is_quick = config.getoption("dist") == "loadfile" and "not long" in config.getoption("markexpr")
+    return Sharing(config, log) if is_quick else None
 
 
 class RunFallow(Protocol):
