@@ -33,9 +33,31 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+@pytest.fixture(scope="module")
+def new(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return small_lake(tmp_path_factory.mktemp("new") / "lake")
+
+
+@pytest.fixture(scope="module")
+def kept(new: Lake, tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, list[pl.DataFrame]]:
+    """The same lake with its ledger, and what is in it."""
+    lake = copied(new, tmp_path_factory.mktemp("kept"))
+    return lake, hours(lake)
+
+
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return small_lake(tmp_path / "lake")
+def lake(new: Lake, tmp_path: Path) -> Lake:
+    return copied(new, tmp_path)
+
+
+@pytest.fixture
+def built(kept: tuple[Lake, list[pl.DataFrame]], tmp_path: Path) -> tuple[Lake, pl.DataFrame]:
+    """A lake of its own with its ledger, and the segments in it."""
+    return copied(kept[0], tmp_path), kept[1][0]
+
+
+def copied(lake: Lake, folder: Path) -> Lake:
+    return made_lake(shutil.copytree(lake.root, folder / "lake"))
 
 
 def remarks(lake: Lake, until_ms: int = T0 + 3 * DAY_MS // 2) -> list[str]:
@@ -132,8 +154,9 @@ def test_a_bad_file_of_another_table_costs_what_it_says(lake: Lake, table: str) 
     assert f"bad: 1 file of the table {table} on" in said
 
 
-def test_a_repaired_or_removed_file_is_noticed(lake: Lake) -> None:
-    before, bad = states(lake), victim(lake)
+def test_a_repaired_or_removed_file_is_noticed(built: tuple[Lake, pl.DataFrame]) -> None:
+    lake, before = built
+    bad = victim(lake)
     content = bad.read_bytes()
     bad.write_bytes(content[:-50])
     assert not states(lake).equals(before)
@@ -156,8 +179,8 @@ FOLDERS = (
 )
 
 
-def test_folders_that_are_no_date_or_host_are_named_and_passed_over(lake: Lake) -> None:
-    before = states(lake)
+def test_folders_that_are_no_date_or_host_are_named_and_passed_over(built: tuple[Lake, pl.DataFrame]) -> None:
+    lake, before = built
     for name in FOLDERS:
         where = Path(lake.root, "gpu", os.fsdecode(name))
         where.mkdir(parents=True)
@@ -171,8 +194,9 @@ def test_folders_that_are_no_date_or_host_are_named_and_passed_over(lake: Lake) 
     assert len(json.loads(checked.stdout)["tables"]["left_out"]["rows"]) == len(FOLDERS)
 
 
-def test_a_broken_file_hides_nothing(lake: Lake) -> None:
-    before, files = states(lake), lake.files("gpu", hosts=["bad"])
+def test_a_broken_file_hides_nothing(built: tuple[Lake, pl.DataFrame]) -> None:
+    lake, before = built
+    files = lake.files("gpu", hosts=["bad"])
     wide = LakeFile("gpu", files[0].date, "bad", 0, 10**9)
     lake.put(wide, b"PAR1 and no more")
     assert len(lake.files("gpu", hosts=["bad"], dates=[wide.date])) == 1
@@ -246,8 +270,11 @@ def test_a_folder_that_may_not_be_listed_costs_its_host_alone(lake_of_nobodys: L
     assert said.startswith("bad: 1 file of the table gpu on 2026-11-20 is left out (its reader lacks")
 
 
-def test_a_disk_that_fails_leaves_nothing_kept_that_rests_on_it(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, bad = states(lake), victim(lake)
+def test_a_disk_that_fails_leaves_nothing_kept_that_rests_on_it(
+    built: tuple[Lake, pl.DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, before = built
+    bad = victim(lake)
     write(lake, schema.GPU, samples("GPU-new", 0, 60), "new")  # so that something is built
 
     whole = regular_files.descriptor_of
@@ -260,7 +287,8 @@ def test_a_disk_that_fails_leaves_nothing_kept_that_rests_on_it(lake: Lake, monk
     with monkeypatch.context() as broken:
         broken.setattr(regular_files, "descriptor_of", failing)
         bad.touch()
-        assert not states(lake).filter(states(lake)["host"] == "bad").equals(before.filter(before["host"] == "bad"))
+        found = states(lake)
+        assert not found.filter(found["host"] == "bad").equals(before.filter(before["host"] == "bad"))
     again = states(lake)
     assert again.filter(again["host"] == "bad").equals(before.filter(before["host"] == "bad"))
 
@@ -306,13 +334,6 @@ OF_SMALL_TABLES_OR_FINDINGS = {"device_day", "allocation_day", "request_day", "e
 """Derived tables that a lake so small has none of."""
 
 
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, list[pl.DataFrame]]:
-    """A lake with its ledger, and what is in it."""
-    lake = small_lake(tmp_path_factory.mktemp("kept") / "lake")
-    return lake, hours(lake)
-
-
 @pytest.mark.parametrize(
     "table", [table.name for table in schema.TABLES if table.derived and table.name not in OF_SMALL_TABLES_OR_FINDINGS]
 )
@@ -320,7 +341,7 @@ def test_a_kept_table_that_is_damaged_is_made_again(
     kept: tuple[Lake, list[pl.DataFrame]], tmp_path: Path, table: str
 ) -> None:
     whole, before = kept
-    lake = made_lake(shutil.copytree(whole.root, tmp_path / "lake"))
+    lake = copied(whole, tmp_path)
     bad = Path(lake.all_files(table)[0].url)
     content = bad.read_bytes()
     footer_bytes = 8 + int.from_bytes(content[-8:-4], "little")
