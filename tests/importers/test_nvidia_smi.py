@@ -356,8 +356,14 @@ SAVED = {
 }
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-@pytest.mark.parametrize("text", SAVED)
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        *((text, "utf-8") for text in SAVED),
+        ("for Excel, below a message", "utf-8-sig"),
+        ("tabs and the month first", "utf-16"),
+    ],
+)
 def test_what_a_spreadsheet_saved_is_read(smi: Run, place: str, text: str, encoding: str) -> None:
     smi(SAVED[text].encode(encoding), flags=("--tz", "UTC"))
     found = "select count(*), min(strftime(time, '%Y-%m-%d %H:%M:%S')), any_value(mem_used_bytes), any_value(round(power_w::double, 1)) from lake"
