@@ -66,6 +66,24 @@ def filled(six_days: Lake, tmp_path: Path) -> Lake:
     return made_lake(shutil.copytree(six_days.root, tmp_path / "lake"))
 
 
+@pytest.fixture(scope="module")
+def kept(six_days: Lake, tmp_path_factory: pytest.TempPathFactory) -> tuple[Lake, Ledger]:
+    """The same with its ledger."""
+    lake = made_lake(shutil.copytree(six_days.root, tmp_path_factory.mktemp("kept") / "lake"))
+    return lake, ledger(lake)
+
+
+@pytest.fixture
+def built(kept: tuple[Lake, Ledger], tmp_path: Path) -> Lake:
+    """A copy of that."""
+    return made_lake(shutil.copytree(kept[0].root, tmp_path / "lake"))
+
+
+@pytest.fixture
+def before(kept: tuple[Lake, Ledger]) -> Ledger:
+    return kept[1]
+
+
 def ledger(lake: Lake) -> Ledger:
     return load_ledger(lake, SETTINGS, warn=silent)
 
@@ -92,39 +110,36 @@ def test_compaction_does_not_change_the_ledger(filled: Lake) -> None:
     same(ledger(filled), before)
 
 
-def test_samples_go_and_their_ledger_stays(filled: Lake) -> None:
-    before = ledger(filled)
-    planned = expire(filled)
+def test_samples_go_and_their_ledger_stays(built: Lake, before: Ledger) -> None:
+    planned = expire(built)
     found = [(each.table, sorted(each.files), each.count) for each in planned.expiries]
     assert found == [("gpu", GONE, 24), ("process", GONE, 8)]
-    assert min(file.date for file in filled.files("gpu")) > max(GONE)
-    assert expired_days(filled) == set(GONE)
-    same(ledger(filled), before)
-    recent = load_recent(filled, SETTINGS, Window(T0 + DAY_MS, T0 + 6 * DAY_MS), T0)
+    assert min(file.date for file in built.files("gpu")) > max(GONE)
+    assert expired_days(built) == set(GONE)
+    same(ledger(built), before)
+    recent = load_recent(built, SETTINGS, Window(T0 + DAY_MS, T0 + 6 * DAY_MS), T0)
     assert recent is not None
     same(recent, before)
-    assert plan(filled, KEPT, SETTINGS, NOW_MS).expiries == []
+    assert plan(built, KEPT, SETTINGS, NOW_MS).expiries == []
 
 
-def test_the_ledger_goes_on_after_days_have_expired(filled: Lake) -> None:
-    ledger(filled)
-    expire(filled)
+def test_the_ledger_goes_on_after_days_have_expired(built: Lake) -> None:
+    expire(built)
     more = samples("h1-gpu", 6 * DAY_S, 6 * DAY_S + 3600, every_s=60, process_count=1)
-    write(filled, schema.GPU, more, "h1", lambda _: "later")
-    found = load_recent(filled, SETTINGS, Window(T0 + 5 * DAY_MS, None), T0 + 4 * DAY_MS)
-    expected = ledger(filled)
+    write(built, schema.GPU, more, "h1", lambda _: "later")
+    found = load_recent(built, SETTINGS, Window(T0 + 5 * DAY_MS, None), T0 + 4 * DAY_MS)
+    expected = ledger(built)
     assert found is not None
     assert found.segments["end"].max() == expected.segments["end"].max() == ms(6 * DAY_S + 3600)
     assert expected.first_ms == T0
 
 
-def test_rows_that_come_for_an_expired_day_change_nothing_and_go_next_time(filled: Lake) -> None:
-    before = ledger(filled)
-    expire(filled)
-    write(filled, schema.GPU, samples("h3-gpu", 0, 600, every_s=60), "h3")
-    same(ledger(filled), before)
-    assert [each.count for each in expire(filled).expiries] == [1]
-    same(ledger(filled), before)
+def test_rows_that_come_for_an_expired_day_change_nothing_and_go_next_time(built: Lake, before: Ledger) -> None:
+    expire(built)
+    write(built, schema.GPU, samples("h3-gpu", 0, 600, every_s=60), "h3")
+    same(ledger(built), before)
+    assert [each.count for each in expire(built).expiries] == [1]
+    same(ledger(built), before)
 
 
 def test_days_whose_ledger_is_not_kept_as_it_is_now_stay(filled: Lake) -> None:
@@ -135,22 +150,22 @@ def test_days_whose_ledger_is_not_kept_as_it_is_now_stay(filled: Lake) -> None:
     assert plan(filled, KEPT, SETTINGS, NOW_MS).held_back == {GONE[1]}
 
 
-def test_a_damaged_ledger_of_an_expired_day_is_told_and_no_other_is_lost(filled: Lake) -> None:
-    before = ledger(filled)
-    expire(filled)
-    part = next(file for file in filled.files("ledger_part") if file.date == GONE[1])
-    filled.store.put(part.key, b"noise")
+def test_a_damaged_ledger_of_an_expired_day_is_told_and_no_other_is_lost(built: Lake, before: Ledger) -> None:
+    expire(built)
+    part = next(file for file in built.files("ledger_part") if file.date == GONE[1])
+    built.store.put(part.key, b"noise")
     said: list[str] = []
-    found = load_ledger(filled, SETTINGS, warn=said.append)
+    found = load_ledger(built, SETTINGS, warn=said.append)
     assert any(f"lacks {GONE[1]}" in each for each in said)
     kept = before.segments.filter(before.segments["time"] < T0 + DAY_MS)
     assert found.segments.filter(found.segments["time"] < T0 + DAY_MS)["state"].to_list() == kept["state"].to_list()
 
 
-def test_an_expiry_that_was_cut_short_is_finished_by_the_next(filled: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = ledger(filled)
-    planned = plan(filled, KEPT, SETTINGS, NOW_MS)
-    real, left = type(filled.store).delete, [5]
+def test_an_expiry_that_was_cut_short_is_finished_by_the_next(
+    built: Lake, before: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = plan(built, KEPT, SETTINGS, NOW_MS)
+    real, left = type(built.store).delete, [5]
 
     def delete(store: object, key: str) -> None:
         if key.startswith("gpu/"):
@@ -160,41 +175,39 @@ def test_an_expiry_that_was_cut_short_is_finished_by_the_next(filled: Lake, monk
         real(store, key)  # type: ignore[arg-type]  # the store of the lake
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(filled.store), "delete", delete)
+        patch.setattr(type(built.store), "delete", delete)
         with pytest.raises(LakeError):
-            carry_out(filled, planned, NOW_MS)
-    same(ledger(filled), before)
-    expire(filled)
-    assert not [file for file in filled.all_files("gpu") if file.date in GONE]
-    same(ledger(filled), before)
+            carry_out(built, planned, NOW_MS)
+    same(ledger(built), before)
+    expire(built)
+    assert not [file for file in built.all_files("gpu") if file.date in GONE]
+    same(ledger(built), before)
 
 
-def test_hourly_rows_go_and_the_hours_by_state_stay(filled: Lake) -> None:
-    before = ledger(filled)
+def test_hourly_rows_go_and_the_hours_by_state_stay(built: Lake, before: Ledger) -> None:
     retention = Retention({"hourly": 2 * DAY_MS})
-    assert [(each.table, each.rows > 0) for each in expire(filled, retention).expiries] == [("hourly", True)]
-    found = ledger(filled)
+    assert [(each.table, each.rows > 0) for each in expire(built, retention).expiries] == [("hourly", True)]
+    found = ledger(built)
     assert found.segments.equals(before.segments)
     assert found.rollups.hourly()["time"].min() == T0 + 4 * DAY_MS
-    assert plan(filled, retention, SETTINGS, NOW_MS).expiries == []
+    assert plan(built, retention, SETTINGS, NOW_MS).expiries == []
 
 
-def test_the_command_deletes_only_with_yes(filled: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_deletes_only_with_yes(built: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fallow.clock.SystemClock.now_ms", lambda _: T0 + 18 * DAY_MS)
-    ledger(filled)
-    files = len(filled.all_files("gpu"))
-    told = run_in_process("lake", "expire", "--lake", filled.root, FALLOW_RETENTION_GPU="14d")
+    files = len(built.all_files("gpu"))
+    told = run_in_process("lake", "expire", "--lake", built.root, FALLOW_RETENTION_GPU="14d")
     assert told.returncode == 0
     assert told.stdout.startswith("gpu: 24 files, 720 rows, ")
     assert (
         f"of {GONE[0]} to {GONE[3]} would be deleted (kept for 14d); then the ledger of these days cannot be built again"
         in told.stdout
     )
-    assert len(filled.all_files("gpu")) == files
-    ran = run_in_process("lake", "expire", "--lake", filled.root, "--yes", "--json", FALLOW_RETENTION_GPU="14d")
+    assert len(built.all_files("gpu")) == files
+    ran = run_in_process("lake", "expire", "--lake", built.root, "--yes", "--json", FALLOW_RETENTION_GPU="14d")
     done = json.loads(ran.stdout)
     assert (done["done"], done["tables"][0]["files"]) == (True, 24)
-    assert len(filled.all_files("gpu")) == files - 24
+    assert len(built.all_files("gpu")) == files - 24
 
 
 def test_keeping_for_less_than_reports_look_back_is_refused(lake: Lake) -> None:
@@ -205,7 +218,6 @@ def test_keeping_for_less_than_reports_look_back_is_refused(lake: Lake) -> None:
     assert "'3d' is less than the 14d that reports read" in told.stderr
 
 
-def test_a_record_alone_changes_no_ledger(filled: Lake) -> None:
-    before = ledger(filled)
-    record_expiry(filled, GONE[0], {})
-    same(ledger(filled), before)
+def test_a_record_alone_changes_no_ledger(built: Lake, before: Ledger) -> None:
+    record_expiry(built, GONE[0], {})
+    same(ledger(built), before)
