@@ -188,26 +188,31 @@ def test_json_that_cannot_be_used_is_named(write_text: Allocations, text: str, s
     assert (done.code, said in done.err) == (1, True), done.err
 
 
-@pytest.mark.parametrize(
-    ("job", "kept"),
-    [
-        ("7.batch|1000000000|1000000060|n1|gres/gpu=1", {}),
-        ("7|Unknown|1000000060|None assigned|gres/gpu=1", {}),
-        ("7|None|None|None assigned|", {}),
-        ("7|1000000000|1000000000|n1|gres/gpu=1", {}),
-        ("7|1000000000|1000000060|n1|cpu=4,gres/gpumem=3,gres/gpuutil=5", {}),
-        ("7|1000000000|1000000060|n1|gres/gpu:h100=8,gres/gpu=8", {"n1": 8}),
-        ("7|1000000000|1000000060|n1|gres/gpu:a100_1g.10gb=2,gres/gpu:a100=1,gres/gpu=3", {"n1": 3}),
-        ("7|1000000000|1000000060|n1|gres/gpu:a100_1g.10gb=2,gres/gpu:a100=1", {"n1": 3}),
-        ("7|1000000000|1000000060|gn[001-003,7]|gres/gpu=8", dict.fromkeys(("gn001", "gn002", "gn003", "gn7"), 2)),
-        ("7|1000000000|1000000060|gn[1-2],z|gres/gpu=4", dict.fromkeys(("gn1", "gn2", "z"))),
-    ],
-)
-def test_each_kind_of_line(write_text: Allocations, lake: Lake, job: str, kept: dict[str, int | None]) -> None:
-    assert write_text(sacct(job)).code == (0 if kept else 1)
-    assert {row["host"]: row.get("host_gpu_count") for row in (stored(lake) if kept else ())} == kept
-    assert not kept or {row["time"] for row in stored(lake)} == {1_000_000_000_000}
-    assert bool(lake.all_files("allocation")) == bool(kept)
+KINDS: dict[str, dict[str, int | None]] = {
+    "{}.batch|1000000000|1000000060|n1|gres/gpu=1": {},
+    "{}|Unknown|1000000060|None assigned|gres/gpu=1": {},
+    "{}|None|None|None assigned|": {},
+    "{}|1000000000|1000000000|n1|gres/gpu=1": {},
+    "{}|1000000000|1000000060|n1|cpu=4,gres/gpumem=3,gres/gpuutil=5": {},
+    "{}|1000000000|1000000060|n1|gres/gpu:h100=8,gres/gpu=8": {"n1": 8},
+    "{}|1000000000|1000000060|n1|gres/gpu:a100_1g.10gb=2,gres/gpu:a100=1,gres/gpu=3": {"n1": 3},
+    "{}|1000000000|1000000060|n1|gres/gpu:a100_1g.10gb=2,gres/gpu:a100=1": {"n1": 3},
+    "{}|1000000000|1000000060|gn[001-003,7]|gres/gpu=8": dict.fromkeys(("gn001", "gn002", "gn003", "gn7"), 2),
+    "{}|1000000000|1000000060|gn[1-2],z|gres/gpu=4": dict.fromkeys(("gn1", "gn2", "z")),
+}
+"""Lines by the hosts and the numbers of GPUs that become of them."""
+
+
+def test_each_kind_of_line(write_text: Allocations, lake: Lake) -> None:
+    lines = [line.format(number) for number, line in enumerate(KINDS)]
+    assert write_text(sacct(*(line for line, kept in zip(lines, KINDS.values(), strict=True) if not kept))).code == 1
+    assert holds_nothing(lake)
+    assert write_text(sacct(*lines)).code == 0
+    found: dict[str, dict[str, int | None]] = {str(number): {} for number in range(len(KINDS))}
+    for row in stored(lake):
+        found[row["allocation_id"]][row["host"]] = row.get("host_gpu_count")
+    assert found == {str(number): kept for number, kept in enumerate(KINDS.values())}
+    assert {row["time"] for row in stored(lake)} == {1_000_000_000_000}
 
 
 def test_steps_columns_in_any_order_and_lines_that_end_in_a_separator(write_text: Allocations, lake: Lake) -> None:
@@ -481,8 +486,10 @@ def test_a_job_that_ends_before_it_starts_is_named(write_text: Allocations) -> N
     assert done.dropped == {"ends before it starts (line 2)": 1}
 
 
-@pytest.mark.parametrize("nodes", ["None assigned", "None", "Unknown", "(null)"])
-@pytest.mark.parametrize("state", ["FAILED", "PENDING"])
+@pytest.mark.parametrize(
+    ("state", "nodes"),
+    [*(("FAILED", each) for each in ("None assigned", "None", "Unknown", "(null)")), ("PENDING", "None assigned")],
+)
 def test_a_job_that_never_had_a_node_did_not_begin_and_its_expected_start_is_not_the_time_of_the_export(
     write_text: Allocations, nodes: str, state: str
 ) -> None:

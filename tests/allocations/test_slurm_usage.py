@@ -50,44 +50,49 @@ def text(*lines: str, head: str = HEAD) -> str:
     return "\n".join([head, *lines]) + "\n"
 
 
-def use(allocations: Allocations) -> tuple[float | None, ...]:
-    """The known share, mean, bound and memory of the only job."""
-    (row,) = allocations("list").rows("allocations")
-    figures = (row[f"accounted_{name}"] for name in ("ratio", "util_pct", "peak_pct", "mem_bytes"))
-    return tuple(None if each is None else round(each, 4) for each in figures)
+def use(allocations: Allocations) -> dict[str, tuple[float | None, ...]]:
+    """The known share, mean, bound and memory of each job."""
+    figures = ("ratio", "util_pct", "peak_pct", "mem_bytes")
+    found = {
+        row["allocation_id"]: [row[f"accounted_{each}"] for each in figures] for row in allocations("list").rows("allocations")
+    }
+    return {name: tuple(None if each is None else round(each, 4) for each in own) for name, own in found.items()}
 
 
-@pytest.mark.parametrize(
-    ("steps", "expected"),
-    [
-        # the sum over the GPUs of the step, whatever the number of tasks
-        ([step("7.0", 4, 2, tasks=2, ave=util(160), most=util(190), tot=util(320))], (1, 80, 95, 0)),
-        ([step("7.0", 4, 2, tasks=2, ave=util(160), most=util(190))], (1, 80, 95, 0)),
-        # a step of some of the GPUs for some of the time is known for that part alone
-        ([step("7.0", 2, 1, most=util(90), tot=util(90, "20G"))], (0.25, 45, 45, 10 * GIB)),
-        # memory that no step states is unknown
-        ([step("7.0", 4, 2, most="gres/gpuutil=90", tot="gres/gpuutil=80")], (1, 20, 22.5, None)),
-        # the script and its step run at once, and extern holds no work
-        (
-            [
-                step("7.batch", 4, 2, most=util(0), tot=util(0)),
-                step("7.extern", 4, 2, most=util(0), tot=util(0)),
-                step("7.0", 4, 1, most=util(300), tot=util(200, "8192M")),
-            ],
-            (1, 25, 37.5, GIB),
-        ),
-        ([step("7.0", 4, 2, most=util(0), tot=util(0))], (1, 0, 0, 0)),
-        # without the GPUs or the tasks of the step there is no mean
-        ([step("7.0", None, 2, most=util(90), tot=util(90))], (None, None, None, None)),
-        ([step("7.0", 4, 2, tasks="", ave=util(90))], (None, None, None, None)),
-        ([step("7.0", 4, 2, tot="cpu=00:01:00,mem=1K")], (None, None, None, None)),
-    ],
-)
+USES: list[tuple[list[str], tuple[float | None, ...]]] = [
+    # the sum over the GPUs of the step, whatever the number of tasks
+    ([step("7.0", 4, 2, tasks=2, ave=util(160), most=util(190), tot=util(320))], (1, 80, 95, 0)),
+    ([step("7.0", 4, 2, tasks=2, ave=util(160), most=util(190))], (1, 80, 95, 0)),
+    # a step of some of the GPUs for some of the time is known for that part alone
+    ([step("7.0", 2, 1, most=util(90), tot=util(90, "20G"))], (0.25, 45, 45, 10 * GIB)),
+    # memory that no step states is unknown
+    ([step("7.0", 4, 2, most="gres/gpuutil=90", tot="gres/gpuutil=80")], (1, 20, 22.5, None)),
+    # the script and its step run at once, and extern holds no work
+    (
+        [
+            step("7.batch", 4, 2, most=util(0), tot=util(0)),
+            step("7.extern", 4, 2, most=util(0), tot=util(0)),
+            step("7.0", 4, 1, most=util(300), tot=util(200, "8192M")),
+        ],
+        (1, 25, 37.5, GIB),
+    ),
+    ([step("7.0", 4, 2, most=util(0), tot=util(0))], (1, 0, 0, 0)),
+    # without the GPUs or the tasks of the step there is no mean
+    ([step("7.0", None, 2, most=util(90), tot=util(90))], (None, None, None, None)),
+    ([step("7.0", 4, 2, tasks="", ave=util(90))], (None, None, None, None)),
+    ([step("7.0", 4, 2, tot="cpu=00:01:00,mem=1K")], (None, None, None, None)),
+]
+"""Steps of a job of four GPUs and two hours, and its use."""
+
+
 def test_utilization_of_a_job_is_the_sum_over_its_steps_for_the_time_that_they_know(
-    allocations: Allocations, file: File, steps: list[str], expected: tuple[float | None, ...]
+    allocations: Allocations, file: File
 ) -> None:
-    allocations("import", "slurm", file(text(job("7", 4, 2), *steps)))
-    assert use(allocations) == expected
+    lines = []
+    for number, (steps, _) in enumerate(USES):
+        lines += [job(str(number), 4, 2), *(each.replace("7.", f"{number}.", 1) for each in steps)]
+    allocations("import", "slurm", file(text(*lines)))
+    assert use(allocations) == {str(number): expected for number, (_, expected) in enumerate(USES)}
 
 
 def test_the_json_of_sacct_has_the_same_figures(allocations: Allocations, file: File) -> None:
@@ -111,7 +116,7 @@ def test_the_json_of_sacct_has_the_same_figures(allocations: Allocations, file: 
         "steps": [one],
     }
     allocations("import", "slurm", file(json.dumps({"jobs": [whole], "errors": []})))
-    assert use(allocations) == (1, 60, 70, 2 * GIB)
+    assert list(use(allocations).values()) == [(1, 60, 70, 2 * GIB)]
 
 
 def test_accounts_with_their_users_have_the_gpu_hours_of_sreport_and_the_share_that_is_known(
@@ -159,7 +164,7 @@ def test_words_for_shares(tres: str, shares: str | None) -> None:
     assert gpu_shares(tres) == shares
 
 
-@pytest.mark.parametrize("shares", ["gres/shard=2", "gres/mps=50", "gres/shard:a100=1"])
+@pytest.mark.parametrize("shares", ["gres/mps=50", "gres/shard:a100=1"])
 def test_a_share_is_an_allocation_and_never_a_whole_gpu(
     allocations: Allocations, file: File, lake: Lake, shares: str
 ) -> None:
@@ -253,8 +258,9 @@ SINFO = {
 }
 
 
-@pytest.mark.parametrize("printed", SINFO.values(), ids=SINFO)
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("printed", "packed"), [*((each, False) for each in SINFO.values()), (SINFO["a format"], True)]
+)
 def test_nodes_that_sinfo_shows_stopped_are_withheld(
     allocations: Allocations,
     file: File,
@@ -327,12 +333,10 @@ def test_the_ledger_says_how_many_allocated_gpu_hours_have_no_gpu_and_so_does_th
     assert own["unplaced_gpu_hours"] == pytest.approx(2, abs=0.1)
 
 
-@pytest.mark.parametrize(("group", "names"), [("partition", {"big"}), ("qos", {"high"}), ("job", {"slurm:9"})])
-def test_the_ledger_groups_by_facts_of_the_job(
-    half_known: Lake, capsys: pytest.CaptureFixture[str], group: str, names: set[str]
-) -> None:
-    found = json.loads(ledger(half_known, capsys, "--json", "--by", group))
-    rows = {each["name"]: each["gpu_hours"] for each in found["groups"]["rows"]}
-    assert {name for name in rows if name is not None and not name.startswith("(")} == names
-    assert sum(rows.values()) == pytest.approx(found["gpu_hours"]["total"])
-    assert ledger(half_known, capsys, "--by", group).count(next(iter(names)))
+def test_the_ledger_groups_by_facts_of_the_job(half_known: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    for group, names in (("partition", {"big"}), ("qos", {"high"}), ("job", {"slurm:9"})):
+        found = json.loads(ledger(half_known, capsys, "--json", "--by", group))
+        rows = {each["name"]: each["gpu_hours"] for each in found["groups"]["rows"]}
+        assert {name for name in rows if name is not None and not name.startswith("(")} == names
+        assert sum(rows.values()) == pytest.approx(found["gpu_hours"]["total"])
+        assert ledger(half_known, capsys, "--by", group).count(next(iter(names)))
