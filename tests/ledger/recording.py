@@ -142,9 +142,9 @@ class Recording:
         return stack
 
     def _frames(self, table: schema.LakeTable) -> Iterator[tuple[str, pl.DataFrame]]:
-        for each, host, rows in self.tables():
-            if each == table:
-                yield host, milliseconds(rows).with_columns(host=pl.lit(host))
+        for (name, host), parts in self._rows.items():
+            if name == table.name:
+                yield host, milliseconds(pa.concat_tables(parts)).with_columns(host=pl.lit(host))
 
     def _read_small(self, _: Lake, table: schema.LakeTable, columns: Sequence[str], **_flags: bool) -> pl.DataFrame:
         frames = [frame for _, frame in self._frames(table)] or [empty(table).with_columns(host=pl.lit(""))]
