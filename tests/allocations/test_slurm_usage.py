@@ -54,7 +54,8 @@ def use(allocations: Allocations) -> dict[str, tuple[float | None, ...]]:
     """The known share, mean, bound and memory of each job."""
     figures = ("ratio", "util_pct", "peak_pct", "mem_bytes")
     found = {
-        row["allocation_id"]: [row[f"accounted_{each}"] for each in figures] for row in allocations("list").rows("allocations")
+        row["allocation_id"]: [row[f"accounted_{each}"] for each in figures]
+        for row in allocations("list").rows("allocations")
     }
     return {name: tuple(None if each is None else round(each, 4) for each in own) for name, own in found.items()}
 

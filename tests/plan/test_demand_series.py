@@ -91,9 +91,9 @@ def test_a_day_is_measured_by_the_gpus_of_that_day(tmp_path: Path) -> None:
     assert found["forecast"][0]["full_days"] == DAYS - 10
 
 
-def test_days_are_those_of_the_site(lake: Lake) -> None:
+def test_days_are_those_of_the_site(lake: Lake, pool: PoolDemand) -> None:
     context = context_of(lake)
-    east = demand_series(("train", "H100"), pool_in(lake).hours, 6.0, context.until_ms, ZoneInfo("Asia/Tokyo"))
+    east = demand_series(("train", "H100"), pool.hours, 6.0, context.until_ms, ZoneInfo("Asia/Tokyo"))
     assert east.first_day == FIRST + timedelta(1)  # its own first day began nine hours before anything was seen
     assert east.gpus[DARK - 2 : DARK + 1] == (east.gpus[DARK - 2], None, None)  # the dark day lies in two of them
     assert east.next_day == FIRST + timedelta(DAYS)
