@@ -13,6 +13,7 @@ import json
 import re
 from email import message_from_bytes, policy
 from email.headerregistry import Address
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,7 +33,7 @@ from dashboard.source import LakeSource
 from fallow.cli import COMMANDS, VerbParser, load
 from fallow.clock import SystemClock
 from tests.attacks.hostile_site import NOW_MS, HostileSite, hostile, hostile_actor, make_site
-from tests.core.test_outside_text import HIDDEN
+from tests.core.test_outside_text import hidden
 from tests.dashboard.conftest import filled
 from tests.in_process import run_in_process
 from tests.shared_results import share_results
@@ -44,7 +45,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.long
 
-UNSEEN = frozenset(HIDDEN) - {"\n", "\t"} | set("\u3164\u115f\u2800")
+
+@cache
+def unseen() -> frozenset[str]:
+    return frozenset(hidden()) - {"\n", "\t"} | set("\u3164\u115f\u2800")
+
 
 OF_THE_HOST = """agent run, agent once, agent status, agent release, agent resume, agent publish, top, doctor"""
 """They look at this machine: tests/agent and tests/doctor hold them."""
@@ -181,7 +186,7 @@ def printed(site: HostileSite, folder: Path) -> Iterator[tuple[CompletedProcess[
 
 def seen(text: str, asked: object) -> None:
     """Nothing hidden is in it."""
-    assert {ascii(each) for each in set(text) & UNSEEN} == set(), asked
+    assert {ascii(each) for each in set(text) & unseen()} == set(), asked
 
 
 def looked_at(text: str, form: Sequence[str], asked: object) -> None:
