@@ -69,11 +69,6 @@ def one_ledger_for_many_looks() -> Iterator[None]:
         yield
 
 
-def forget_results() -> None:
-    """Has the next look compute anew."""
-    _results.clear()
-
-
 class _ReadOnlyStore:
     """A store that takes nothing."""
 

@@ -137,7 +137,7 @@ def numbers_site(base: Path, prices: str = "priced") -> NumbersSite:
     """
 
     def fill(folder: Path) -> None:
-        simulated(folder, SimulatedFleet(until_ms=UNTIL_MS, gpus=12, days=9, seed=5, interval_ms=60_000))
+        simulated(folder, SimulatedFleet(until_ms=UNTIL_MS, gpus=12, days=9, seed=5, interval_ms=300_000))
         host, day = HOLE
         for table in ("gpu", "process", "host", "agent"):
             shutil.rmtree(folder / "lake" / table / f"date={day}" / f"host={host}")

@@ -295,7 +295,10 @@ DOUBTS: dict[str, Callable[[Lake], object]] = {
 }
 
 
-@pytest.mark.parametrize("what", DOUBTS)
+@pytest.mark.parametrize(
+    "what",
+    [pytest.param(each, marks=[] if "two hosts" in each or "without" in each else pytest.mark.long) for each in DOUBTS],
+)
 def test_what_the_newest_days_cannot_tell_is_put_together_from_all(inputs: Inputs, tmp_path: Path, what: str) -> None:
     DOUBTS[what](inputs.lake)
     since_s = 2 * DAY_S if "older" in what else NOW_S - DAY_S
