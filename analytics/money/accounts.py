@@ -97,8 +97,8 @@ class Account:
             cost.
         likely_ms: the part of `open_ms` that power readings support as well.
         low_unused_cents: the cost of the unused part of low use.
-        effective_ms: busy time, and low-use time by its activity. `doubtful_ms` is the time in use that may have been
-            held (between samples) or stalled. `low_by_sm_ms` is the low-use time with SM activity.
+        effective_ms: busy time, and low-use time by its activity. `doubtful_ms` is its part that may have been held
+            (between samples) or stalled. `low_by_sm_ms` is the low-use time with SM activity.
         rank_gpu_time: 1 for the most GPU time; None for a row without a name, as is `efficiency_rank`.
     """
 
@@ -299,11 +299,12 @@ def _accounts(pieces: pl.DataFrame, group: str, keys: Sequence[str], *, whole_gp
     gpus = (
         pl.when(whole > 0).then(whole).otherwise(pl.col("gpu").n_unique()) if whole_gpus else pl.col("gpu").n_unique()
     )
+    effective = gpu_ms * pl.col("used_share")
     rest = pieces.group_by(group).agg(
         gpus=gpus,
         unpriced=unpriced,
-        effective=(gpu_ms * pl.col("used_share")).sum(),
-        doubtful=(gpu_ms * pl.col("doubt_share")).sum(),
+        effective=effective.sum(),
+        doubtful=(effective * pl.col("doubt_share")).sum(),
         low_by_sm=gpu_ms.filter("by_sm").sum(),
     )
     energies = _energies(pieces, group, whole_gpus=whole_gpus)

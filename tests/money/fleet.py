@@ -39,6 +39,7 @@ COLUMNS: dict[str, pl.DataType] = {
     "zero_ms": pl.Int64(),
     "gpu_util_mean_pct": pl.Float64(),
     "sampled_ms": pl.Int64(),
+    **dict.fromkeys(("perhaps_idle_ms", "perhaps_stalled_ms"), pl.Float64()),
     "sm_active_mean_pct": pl.Float64(),
 }
 

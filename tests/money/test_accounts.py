@@ -149,6 +149,16 @@ def test_a_user_that_is_not_known_is_not_nobody_and_free_time_stays_in_its_pool(
     assert all(nothing.by(group) == () for group in GROUPS)
 
 
+def test_doubtful_low_use_takes_from_the_efficiency_no_more_than_it_gave() -> None:
+    hour = {"user": "ann", "sampled_ms": HOUR_MS, "perhaps_idle_ms": HOUR_MS, "perhaps_stalled_ms": 0}
+    watched = hour | {"sampled_ms": 0, "perhaps_idle_ms": 0}
+    rows = [segment("a1", 0, 3600, "active", **watched)]
+    rows += [segment("a1", 3600, 7200, "low", **hour, gpu_util_mean_pct=5.0)]
+    found = accounts(rows).total
+    assert found.efficiency == pytest.approx(1.05 / 2)
+    assert found.efficiency_bound == pytest.approx((1 / 2, 1.05 / 2)), "the busy hour was watched"
+
+
 def test_energy_needs_to_be_known_for_nine_tenths_of_the_time() -> None:
     grid = Grid(pue=1.5, price_per_kwh=0.1, intensity=None)
     known = Energy(7.2e9, 90.0, 100.0)
