@@ -95,8 +95,9 @@ def _several(view: View, chosen: Sequence[Finding]) -> list[Any]:
 
 def _one(view: View, finding: Finding) -> list[Any]:
     actions = view.report.review.actions.get(finding.finding_id, ())
-    # what people did stands behind the notes, and has its own list
-    notes = finding.notes[: len(finding.notes) - len(actions)]
+    history = [action_sentence(each) for each in actions]
+    # what people did is among the notes, and has its own list
+    notes = [note for note in finding.notes if note not in history]
     label = tr("next command")
     return [
         html.H3([heading(finding, view.report.review), " ", html.Span(finding.finding_id, className="id")]),
@@ -106,7 +107,7 @@ def _one(view: View, finding: Finding) -> list[Any]:
                 listing(tr("evidence"), evidence(finding).parts),
                 listing(tr("conditions not met"), finding.confidence.failed, tr("every condition is met")),
                 *([listing(tr("notes"), notes)] if notes else []),
-                listing(tr("history"), [action_sentence(each) for each in actions], tr("no action yet")),
+                listing(tr("history"), history, tr("no action yet")),
             ],
             className="lists",
         ),

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from analytics.decide.actions import Action, load_actions, record
+from analytics.decide.lifecycle import RELEASED
 from dashboard.access.people import ADMIN, VIEWER, NotAllowedError, Reader
 from dashboard.actions import Wish, act, last_of
 from fallow.actors import Actor
 from fallow.cli import main
-from fallow.clock import DAY_MS, SystemClock, format_ms
+from fallow.clock import DAY_MS, HOUR_MS, SystemClock, format_ms
 from fallow.errors import UsageError
-from tests.dashboard.acting import PLAN_ALPHA, VIEW_ALPHA, Held
+from tests.dashboard.acting import PLAN, PLAN_ALPHA, VIEW_ALPHA, Held
 from tests.dashboard.conftest import filled, page, words
 from tests.ledger.rows import snapshot
 
@@ -46,6 +47,18 @@ def test_acknowledged_by_the_one_who_reads(held: Held, capsys: pytest.CaptureFix
     assert main(["findings", "--lake", held.lake.root, "history", finding_id, "--json"]) == 0
     (action,) = json.loads(capsys.readouterr().out)["actions"]
     assert (action["kind"], action["actor"], action["reason"]) == ("ack", "pia", "asking ann")
+
+
+def test_a_release_that_the_ledger_refutes_stands_among_the_notes(held: Held) -> None:
+    """Its acknowledgement is told once, in the history."""
+    finding_id = held.finding("a").finding_id
+    seen_ms = held.view("?span=all", PLAN).whole.context.until_ms
+    record(held.lake, "ack", [finding_id], Actor("ann"), now_ms=seen_ms - 2 * HOUR_MS, reason=RELEASED)
+    held.source.forget()
+    said = words(held.pages().look_at(finding_id))
+    assert said.count("ann: acknowledged: released") == 1
+    assert "reported as released on " in said
+    assert "still held" in said
 
 
 def test_several_at_once_are_one_file(held: Held) -> None:
