@@ -18,7 +18,6 @@ from analytics.tables.point_samples import busy_share, every, state_share
 from analytics.tables.table import fact, rows_column
 from analytics.tables.value import value_headline
 from analytics.tables.verdicts import release_sentence
-from analytics.workloads.model import Context
 
 _NAMED = 3
 """Most waiting rules with names; the sentence names the last moment of the others."""
@@ -131,9 +130,7 @@ def asked_for(report: Report) -> str:
     back = [] if given is None else [release_sentence(given)]
     is_late = not seen.to_the_end and (given is None or given.unseen_since_ms is None)
     late = [] if seen.last_ms is None else [tr("Nothing was observed after {moment}.", moment=Moment(seen.last_ms))]
-    return with_waiting(
-        report.whole.context, SentenceList([*back, value_headline(found), *(late if is_late else [])], " ")
-    )
+    return with_waiting(report, SentenceList([*back, value_headline(found), *(late if is_late else [])], " "))
 
 
 class Lead(NamedTuple):
@@ -152,7 +149,7 @@ def lead(report: Report) -> Lead:
     return Lead(report.heading.simulated, asked_for(report), headline(report))
 
 
-def with_waiting(context: Context, sentence: str) -> str:
+def with_waiting(report: Report, sentence: str) -> str:
     """Return the sentence, followed by the rules that have too little history."""
-    more = waiting(waiting_rules(context))
+    more = waiting(waiting_rules(report.whole.context))
     return SentenceList([sentence, more], " ") if more else sentence

@@ -160,7 +160,7 @@ def _words(view: View) -> str:
     hidden, low = len(report.review.snoozed), len(report.review.low)
     return SentenceList(
         [
-            with_waiting(report.whole.context, first),
+            with_waiting(report, first),
             *([more_of_low(low)] if low else []),
             *([tr_many("{number} snoozed", hidden)] if hidden else []),
             *([release_sentence(given)] if given is not None else []),
