@@ -236,11 +236,11 @@ def _side(whole: Whole, scope: Scope, window: Window) -> Side:
 
 def _more(own: Figures) -> Mapping[str, tuple[str, float | None]]:
     """Return figures that only a comparison has."""
-    totals = own.totals
+    account = own.account
     return {
         "idle_gpus": ("gpus", own.idle_gpus),
-        # what point samples leave open would pass for a change
-        "efficiency": ("share", None if totals.leaves_open else own.account.efficiency),
+        # what samples leave open would pass for a change
+        "efficiency": ("share", account.efficiency if account.efficiency_bound is None else None),
     }
 
 

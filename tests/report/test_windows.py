@@ -31,7 +31,7 @@ from fallow.clock import DAY_MS, HOUR_MS, Window, parse_day_ms, parse_window
 from fallow.errors import UsageError
 from tests.dashboard.sites import UNTIL_MS, Site, make_site
 from tests.ledger.rows import device, fill, samples
-from tests.report.conftest import BACK_S, BUSY, DAY
+from tests.report.conftest import BACK_S, BUSY, DAY, FREE, IMPORTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,6 +196,18 @@ def test_sums_of_windows_of_other_length_are_not_compared(lake: Lake, report: Ca
     assert found["figures"]["waste_money"]["difference"] is None
     text = " ".join(report(lake, *WEEK, "--compare", "before").out.split())
     assert "The same: unused time is 0.0 %, from 0.0 % (0.0 points)." in text
+
+
+def test_an_efficiency_that_tables_show_as_a_range_is_not_compared(lake: Lake, report: Callable[..., Outcome]) -> None:
+    """Two sampled hours are a hundredth of what was observed, but all that was allocated."""
+    rows = [row for gpu in ("GPU-0", "GPU-1") for row in samples(gpu, -BACK_S, 14 * DAY - BACK_S, **FREE)]
+    for first_s in (7 * DAY - BACK_S - 7200, 14 * DAY - BACK_S - 7200):
+        rows += samples("GPU-2", first_s, first_s + 7200, **IMPORTED)
+    fill(lake, rows, devices=[device(f"GPU-{number}") for number in range(3)])
+    assert "0.0 % to 100.0 % of the allocated time was effective" in " ".join(
+        report(lake, *WEEK, "--by", "user", command="ledger").out.split()
+    )
+    assert compared(report, lake, "before")["figures"]["efficiency"]["now"] is None
 
 
 def test_days_stay_days_where_clocks_change() -> None:
