@@ -60,7 +60,8 @@ def mix_sentence(found: Sequence[PoolPurchase], currency: str) -> str:
     if not found:
         return tr("No GPU was observed for a whole hour of this window.")
     mixed = [each for each in found if each.mix is not None]
-    if not any(each.whole_weeks for each in found):
+    priced = [each for each in found if each.options]
+    if not any(each.whole_weeks for each in priced or found):
         return tr("No yearly cost is known: it needs a whole week, observed for at least 90 %.")
     if not mixed:
         return tr(

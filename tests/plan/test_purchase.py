@@ -154,6 +154,9 @@ def test_less_than_a_whole_week_gives_no_yearly_cost(hours: int) -> None:
     found = priced(need([2.0] * hours), offer("reserved", 1.0), book=PriceBook("EUR"))
     assert (found.mix, found.with_taken, found.alone_yearly(found.options[0])) == (None, None, None)
     assert mix_sentence([found], "EUR").startswith("No yearly cost is known")
+    unpriced = priced(need([2.0] * 168), book=PriceBook("EUR"))
+    assert mix_sentence([found, unpriced], "EUR").startswith("No yearly cost is known"), "a price is known"
+    assert mix_sentence([unpriced], "EUR").startswith("No price is known")
 
 
 def test_internal_prices_are_dear_where_the_pool_is_full_and_take_the_same_in_all() -> None:
