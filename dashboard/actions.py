@@ -148,10 +148,10 @@ def last_of(actions: Mapping[str, Sequence[Action]], ids: Iterable[str]) -> dict
 def _visible_ids(view: View, ids: Iterable[str]) -> list[str]:
     """Return the ids without duplicates; raises NotAllowedError unless the reader sees all: a browser may send any id."""
     wanted = list(dict.fromkeys(ids))
-    unknown = [each for each in wanted if each not in view.report.evidence]
-    if unknown:  # the rules of the window run only for these
-        known = {finding.finding_id for finding in view.report.review.findings}
-        unknown = [each for each in unknown if each not in known]
+    known = set(view.report.evidence)
+    if not known.issuperset(wanted):  # the rules of the window run only for others
+        known |= {finding.finding_id for finding in view.report.review.findings}
+    unknown = [each for each in wanted if each not in known]
     if unknown:
         raise NotAllowedError(
             f"there is no finding {plain(str(unknown[0]))} on your page",
