@@ -177,7 +177,7 @@ def _connection(scheduler: str, *, is_first: bool) -> Iterator[Executor]:
             "--executor dask:// needs the package distributed, which the base install leaves out",
             "install it with: pip install 'fallow[dask]'",
         ) from error
-    for name in ("distributed", "distributed.client", "tornado.application"):
+    for name in ("asyncio", "distributed", "distributed.client", "tornado.application"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # every fault is reported once, in a sentence
     try:
         client = Client(
