@@ -15,7 +15,7 @@ from analytics.intervals import SPAN_MS, by_hour
 from analytics.ledger.day_stalls import BUSY_CPU_PCT, FEW_SMS_PCT, MOVED, MOVED_BYTES_PER_S, QUIET_CPU_PCT, TINY_BYTES
 from analytics.ledger.resting_draws import resting_draws
 from analytics.states import IN_USE
-from analytics.workloads.ledger_rows import highest
+from analytics.workloads.ledger_rows import highest, mean_of
 from analytics.workloads.model import Context, Says, Witness, once_per_context
 from fallow.clock import HOUR_MS
 from fallow.stall_evidence import ACTIVITY_MOST, HELD_DOWN_MOST, RestingDraw
@@ -62,7 +62,7 @@ def _of_cards(context: Context, rows: pl.DataFrame, hours: pl.DataFrame, *, is_k
     mean_w = _value(counted, pl.col("energy_mj").sum() / pl.col("energy_ms").sum())
     yield _limited("energy_counter", mean_w, "W", most_w, most_w)
     units = {"sm_activity": (mean_over_time(rows, "sm_active_mean_pct"), _PERCENT, ACTIVITY_MOST["sm_active_pct"])}
-    units |= {name: (_mean(hours, column), unit, most) for name, (column, unit, most) in _OF_HOURS.items()}
+    units |= {name: (mean_of(hours, column), unit, most) for name, (column, unit, most) in _OF_HOURS.items()}
     still = {"sm_activity": FEW_SMS_PCT, "nvlink_traffic": None}
     for name, (value, unit, most) in units.items():
         yield _limited(name, value, unit, still.get(name, most), None if is_kept else most)
@@ -84,7 +84,7 @@ def _of_host(context: Context, rows: pl.DataFrame, hours: pl.DataFrame, *, is_ke
     is_busy = (_value(met, pl.col("cpu_util_mean_pct").max()) or 0.0) >= BUSY_CPU_PCT
     yield _told("process_cpu_max", cpu_pct, _PERCENT, "work" if is_busy else "stalled" if is_quiet else "nothing")
     most = None if _beside_work(context, rows) else MOVED_BYTES_PER_S
-    yield _limited("host_traffic", _mean(hours, "moved"), _RATE, None, most)
+    yield _limited("host_traffic", mean_of(hours, "moved"), _RATE, None, most)
     used: int | None = highest(rows, "mem_used_max_bytes")
     tiny = TINY_BYTES if is_kept else None
     yield _limited("memory_max", used, "bytes", tiny, tiny)
@@ -117,12 +117,6 @@ def _value(rows: pl.DataFrame, value: pl.Expr) -> float | None:
     """Return a figure of some rows; None without rows or where it is unknown."""
     found = None if rows.is_empty() else rows.select(value).item()
     return None if found is None else float(found)
-
-
-def _mean(hours: pl.DataFrame, name: str) -> float | None:
-    """Return the mean of a column over the hours that state it, with the column's own precision."""
-    known = hours.filter(pl.col(name).is_not_null())
-    return _value(known, pl.col(name).sum() / (pl.col(name) * 0 + 1.0).sum())
 
 
 def mean_over_time(rows: pl.DataFrame, name: str) -> float | None:
