@@ -104,7 +104,7 @@ STATUSES: Mapping[str, Term] = {
     for each in (
         Term("new", tr("last week's findings did not contain it")),
         Term("standing", tr("last week's findings contained it too")),
-        Term("open", tr("nobody has acted on it; behind recommendations, new and standing findings are open")),
+        Term("open", tr("no action is recorded; behind recommendations, new and standing findings are open")),
         Term("notified", tr("its user was notified")),
         Term("acknowledged", tr("a person has taken it on")),
         Term("snoozed", tr("hidden until a date, for a stated reason")),

@@ -116,7 +116,7 @@ def encode(table: LakeTable, data: pa.Table | pl.DataFrame, metadata: Mapping[st
 
 
 def _cast(data: pa.Table, wanted: pa.Schema) -> pa.Table:
-    """Return the rows with this schema: a cast takes its time for each column, also where nothing is to be done."""
+    """Return the rows with this schema. A cast copies every column, even those of the wanted type."""
     return data if data.schema.equals(wanted, check_metadata=True) else data.cast(wanted)
 
 

@@ -30,10 +30,10 @@ def with_status(
 ) -> tuple[Finding, ...]:
     """Return the findings with their status, and with people's actions and comments among the notes.
 
-    `otherwise` returns the status of a finding without an action that decides it. A snooze counts until it expires, as of `as_of_ms`. `seen_until_ms`
-    is the end of the observed time: a report that GPUs were released counts until then.
+    `otherwise` returns the status of a finding without a deciding action. A snooze counts until it expires, as of
+    `as_of_ms`. `seen_until_ms` is the end of the observed time: a report that GPUs were released counts until then.
     """
-    standing = []
+    found = []
     for finding in findings:
         own = actions.get(finding.finding_id, ())
         reversal = reversed_before.get(finding.finding_id)
@@ -49,8 +49,8 @@ def with_status(
                 else [tr("reported as released on {moment}, still held", moment=Stamp(broken_ms))]
             ),
         )
-        standing.append(replace(finding, status=status_of(counted, otherwise(finding), as_of_ms), notes=notes))
-    return tuple(standing)
+        found.append(replace(finding, status=status_of(counted, otherwise(finding), as_of_ms), notes=notes))
+    return tuple(found)
 
 
 def broken_release(finding: Finding, actions: Sequence[Action], seen_until_ms: int) -> int | None:

@@ -60,7 +60,7 @@ class Reader:
 
 
 AHEAD = Reader("", ADMIN)
-"""fallow itself, which computes pages ahead: nobody is shown what it meets."""
+"""fallow itself, which computes pages before a reader asks for them."""
 
 
 def person() -> Reader:

@@ -57,9 +57,9 @@ def command_block(label: str, command: str, name: str) -> list[Any]:
 
 
 def action_form(view: View, legend: str, prefix: str, ids: Iterable[str], *, ready: bool) -> list[Any]:
-    """For those who may act on the findings `ids`; the server asks again who presses.
+    """Return the form for actions on the findings `ids`; empty for readers who may not act. The server checks again who acts.
 
-    Element ids begin with `prefix`, `ready` says whether something is chosen.
+    Element ids begin with `prefix`, `ready` is true if a row is chosen.
     """
     if not view.reader.may(PLANNER):
         return []
