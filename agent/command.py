@@ -138,7 +138,8 @@ def _release(args: argparse.Namespace) -> int:
     if now.blocked:
         raise FallowError(
             f"the driver is still held on {now.host}: {'; '.join(map(_blocked_text, now.blocked))}",
-            "the other GPUs are released; that process ends when the GPU is reset or the host reboots; do not kill -9 it",
+            "the other GPUs are released; that process ends when the GPU is reset or the host reboots; do not kill"
+            " -9 it",
         )
     if now.mode != "released":
         raise FallowError(
@@ -186,7 +187,8 @@ def _publish(args: argparse.Namespace) -> int:
         show(f"no rows wait in {settings.spool}")
         return 0
     show(
-        f"{count:,} rows of {settings.spool} are in {settings.lake} as those of the host {settings.host}; the folder may be removed."
+        f"{count:,} rows of {settings.spool} are in {settings.lake} as those of the host {settings.host}; the folder"
+        " may be removed."
     )
     return 0
 
@@ -198,7 +200,10 @@ def status_text(now: AgentStatus, now_ms: int) -> str:
     lines = [
         f"fallow {now.version} on {now.host}, process {now.pid}, {_mode(now)}",
         f"  rows        one every {format_duration(now.interval_ms)}, {age}; started {format_ms(now.started_ms)}",
-        f"  GPUs        {', '.join(f'{count} {health}' for health, count in sorted(now.gpus.items())) or 'none known yet'}",
+        (
+            "  GPUs       "
+            f" {', '.join(f'{count} {health}' for health, count in sorted(now.gpus.items())) or 'none known yet'}"
+        ),
         f"  publishing  {_publishing(now, now_ms)}",
     ]
     lines += [f"  blocked     {_blocked_text(each)}" for each in now.blocked]

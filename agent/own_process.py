@@ -11,7 +11,10 @@ import sys
 from agent.kernel_files import PAGE_BYTES
 from fallow.process_memory import trim_memory
 
-_WITHOUT_FOLDER = "import sys, runpy; del sys.path[0], sys.argv[0]; runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+_WITHOUT_FOLDER = (
+    "import sys, runpy; del sys.path[0], sys.argv[0]; runpy.run_module(sys.argv[0], run_name='__main__',"
+    " alter_sys=True)"
+)
 
 
 def module_command(module: str, *arguments: str) -> list[str]:

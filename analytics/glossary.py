@@ -34,7 +34,8 @@ STATES: Mapping[str, Term] = {
         Term(
             "unknown",
             tr(
-                "nothing was observed: the agent was down, no row came for longer than the allowed gap (default: 3 intervals), or the values cannot be true together"
+                "nothing was observed: the agent was down, no row came for longer than the allowed gap (default: 3"
+                " intervals), or the values cannot be true together"
             ),
             short=tr("not observed"),
             label=tr("Not observed"),
@@ -63,7 +64,8 @@ STATES: Mapping[str, Term] = {
         Term(
             "stalled",
             tr(
-                "kernels are reported, and at least two witnesses agree that they do no work, for 7 minutes or longer by default: a hung job, a kernel without a process, a keep-alive"
+                "kernels are reported, and at least two witnesses agree that they do no work, for 7 minutes or longer"
+                " by default: a hung job, a kernel without a process, a keep-alive"
             ),
             short=tr("kernels are reported, no work is done"),
             label=tr("Stalled"),
@@ -92,7 +94,8 @@ CONFIDENCE: Mapping[str, Term] = {
         Term(
             "low",
             tr(
-                "two or more conditions of confidence failed, or that probability is below 80 %: not listed by default, and in no headline"
+                "two or more conditions of confidence failed, or that probability is below 80 %: not listed by default,"
+                " and in no headline"
             ),
         ),
     )
@@ -130,7 +133,8 @@ TERMS: tuple[Term, ...] = (
     Term(
         "demand",
         tr(
-            "GPUs that work, GPUs that are held idle, stalled or allocated and unused unless a finding says that they may go, and GPUs that queued jobs could have used"
+            "GPUs that work, GPUs that are held idle, stalled or allocated and unused unless a finding says that they"
+            " may go, and GPUs that queued jobs could have used"
         ),
     ),
     Term("effective time", tr("busy time, and low use by its activity: SM activity where measured, else utilization")),
@@ -162,7 +166,8 @@ TERMS: tuple[Term, ...] = (
     Term(
         "peak demand",
         tr(
-            "the demand that 95 % of the hours of four weeks, or of the last week if that is more, stay within; 99 % in pools with `prod` in their name"
+            "the demand that 95 % of the hours of four weeks, or of the last week if that is more, stay within; 99 % in"
+            " pools with `prod` in their name"
         ),
     ),
     Term("pool", tr("GPUs of one kind that a site manages together")),
@@ -179,7 +184,8 @@ TERMS: tuple[Term, ...] = (
     Term(
         "releasable",
         tr(
-            "unallocated and reclaimable GPUs of a pool beyond its peak demand, its reserve and the whole hosts that jobs need"
+            "unallocated and reclaimable GPUs of a pool beyond its peak demand, its reserve and the whole hosts that"
+            " jobs need"
         ),
     ),
     Term("release", tr("give up GPUs that a pool does not need")),
@@ -191,7 +197,8 @@ TERMS: tuple[Term, ...] = (
     Term(
         "share of peak",
         tr(
-            "how close busy time came to what the card can do: at least the largest measured share of its tensor cores, FP64, FP32 or FP16 units and memory bandwidth, at most its SM activity"
+            "how close busy time came to what the card can do: at least the largest measured share of its tensor cores,"
+            " FP64, FP32 or FP16 units and memory bandwidth, at most its SM activity"
         ),
     ),
     Term(
@@ -200,7 +207,8 @@ TERMS: tuple[Term, ...] = (
     Term(
         "shortfall",
         tr(
-            "the hours in which demand exceeded an earlier estimate while the pool had more GPUs, and by how many GPUs at most"
+            "the hours in which demand exceeded an earlier estimate while the pool had more GPUs, and by how many GPUs"
+            " at most"
         ),
     ),
     Term("SM activity", tr("the share of time in which the multiprocessors had work, averaged over them")),
@@ -213,7 +221,8 @@ TERMS: tuple[Term, ...] = (
     Term(
         "waste",
         tr(
-            "time in which a GPU is down, unallocated, allocated and unused, held idle or stalled, and the unused part of low use"
+            "time in which a GPU is down, unallocated, allocated and unused, held idle or stalled, and the unused part"
+            " of low use"
         ),
     ),
     Term("waterfall", tr("from the paid GPU time, state by state, down to the busy time")),

@@ -73,7 +73,9 @@ def add_common_arguments(parser: argparse.ArgumentParser, *, since: str = "all")
     parser.add_argument(
         "--since",
         metavar="TIME",
-        help=f"start of the window: a date, a week such as 2026-W47, RFC 3339, or a length such as 7d (default: {since})",
+        help=(
+            f"start of the window: a date, a week such as 2026-W47, RFC 3339, or a length such as 7d (default: {since})"
+        ),
     )
     parser.add_argument(
         "--until", metavar="TIME", help="end of the window; a date or week is included (default: end of the data)"

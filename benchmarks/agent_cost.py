@@ -207,7 +207,10 @@ def _cpu(bill: AgentBill, others: dict[str, AgentBill], rows: dict[str, list[Any
 
 def _memory(bill: AgentBill, driver_mib: float) -> Iterator[Figure]:
     split = ", ".join(f"{role} {each.pss_mib:.1f}" for role, each in sorted(bill.most.items()))
-    worst = f"all processes at the worst moment of a publishing cycle, looked at every {1000 * _LOOK_EVERY_S:g} ms while publishing"
+    worst = (
+        f"all processes at the worst moment of a publishing cycle, looked at every {1000 * _LOOK_EVERY_S:g} ms while"
+        " publishing"
+    )
     yield Figure(
         "agent_pss", bill.pss_mib, "MiB", f"{worst}, shared pages once: {split}; test driver's scenario included"
     )

@@ -201,7 +201,10 @@ def measure() -> Iterator[Figure]:
         show(rows)
         for row in sets.iter_rows(named=True):
             for figure in ("precision", "recall", "recall_stalled", "recall_10_min"):
-                how = f"{row['shown']:,.0f} GPU-hours shown, {row['false']:,.1f} of them work; {row['stalled']:,.0f} of {row['hours']:,.0f} without work"
+                how = (
+                    f"{row['shown']:,.0f} GPU-hours shown, {row['false']:,.1f} of them work; {row['stalled']:,.0f} of"
+                    f" {row['hours']:,.0f} without work"
+                )
                 if row[figure] is not None:
                     yield Figure(
                         f"busy_{name}_{row['witnesses'].replace(' ', '_')}_{figure}", row[figure], "ratio", how

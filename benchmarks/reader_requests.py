@@ -42,7 +42,10 @@ def measure() -> Iterator[Figure]:
         recorded = recorded_rows(Path(name) / "recorded", patched)
         found = [_refreshed(Path(name) / str(hosts), patched, recorded, hosts) for hosts in FLEETS]
     few, many = FLEETS
-    how = f"refresh of a week at {NOON + 1}:00, files of five minutes and hours of today, fleets of {few} and {many} hosts"
+    how = (
+        f"refresh of a week at {NOON + 1}:00, files of five minutes and hours of today, fleets of {few} and {many}"
+        " hosts"
+    )
     for what in WHAT:
         per_host = (found[1][what] - found[0][what]) / (many - few)
         yield Figure(f"reader_{what}_per_host", per_host, "1", how)

@@ -292,7 +292,10 @@ def page(text: str) -> str:
 
 
 def _left_table(left: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield "| seen by | held idle | truly so | confirmed | very likely | wrongly so | GPUs to reclaim: high | medium | low |"
+    yield (
+        "| seen by | held idle | truly so | confirmed | very likely | wrongly so | GPUs to reclaim: high | medium |"
+        " low |"
+    )
     yield "|---|---|---|---|---|---|---|---|---|"
     for week in left:
         hours = (_whole(week[name]) for name in ("held", "true_held", "confirmed", "very_likely"))

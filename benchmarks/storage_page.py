@@ -73,7 +73,10 @@ def _requests(figures: dict[str, float]) -> str:
     columns = [_site(figures, gpus) for gpus in SITES]
     lines = [f"| a month | {' | '.join(f'{gpus:,} GPUs' for gpus in SITES)} |", f"|---|{'---|' * len(SITES)}"]
     lines += [f"| {name} | {' | '.join(column[name] for column in columns)} |" for name in columns[0]]
-    note = f"{PRICES}: ${PUT_LIST_USD * 1000:.3f} for 1,000 PUT or LIST, ${GET_USD * 1000:.4f} for 1,000 GET or HEAD, ${GB_MONTH_USD} a GB and month, DELETE free."
+    note = (
+        f"{PRICES}: ${PUT_LIST_USD * 1000:.3f} for 1,000 PUT or LIST, ${GET_USD * 1000:.4f} for 1,000 GET or HEAD,"
+        f" ${GB_MONTH_USD} a GB and month, DELETE free."
+    )
     return "\n".join([*lines, "", note]) + "\n"
 
 

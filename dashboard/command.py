@@ -33,7 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--host",
         default=LOOPBACK,
         metavar="ADDRESS",
-        help=f"address to serve on (default: {LOOPBACK}, this machine only); other addresses need a sign-in, docs/dashboard.md",
+        help=(
+            f"address to serve on (default: {LOOPBACK}, this machine only); other addresses need a sign-in,"
+            " docs/dashboard.md"
+        ),
     )
     parser.add_argument("--port", type=int, default=8050, metavar="N", help="port (default: 8050; 0: any free port)")
     parser.add_argument(

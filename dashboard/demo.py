@@ -170,7 +170,8 @@ class DemoFolder:
         }
         if other_hosts:
             raise FallowError(
-                f"{self.lake.root} also holds rows of {min(other_hosts)}, which `fallow demo` did not write, so it stays",
+                f"{self.lake.root} also holds rows of {min(other_hosts)}, which `fallow demo` did not write, so it"
+                " stays",
                 "give --out a new folder",
             )
         try:

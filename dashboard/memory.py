@@ -138,8 +138,9 @@ class Budget:
             if self.used_bytes > self.bytes and not self._has_warned:
                 self._has_warned = True
                 _LOG.warning(
-                    "%s are resident, more than the %s of dashboard.memory, while %d views and pages were being made: beside the "
-                    "ledger and one window, one of them takes up to %s while it is made; give it more, or fewer --workers",
+                    "%s are resident, more than the %s of dashboard.memory, while %d views and pages were being made:"
+                    " beside the ledger and one window, one of them takes up to %s while it is made; give it more, or"
+                    " fewer --workers",
                     format_bytes(self.used_bytes),
                     format_bytes(self.bytes),
                     len(self._making),

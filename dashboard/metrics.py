@@ -107,7 +107,8 @@ FREED = Family(
 CASH = Family(
     "fallow_recommendation_cash_per_year",
     _MONEY_A_YEAR,
-    "Spending that ranked recommendations end: `bound` is low, point or high; absent where unknown. Never add it to the freed time",
+    "Spending that ranked recommendations end: `bound` is low, point or high; absent where unknown. Never add it to the"
+    " freed time",
     "recommendations",
 )
 WASTE = Family(

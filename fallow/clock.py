@@ -41,7 +41,10 @@ _WHOLE_DAYS = re.compile(r"\s*(?:\d+\s*[dw]\s*)+")
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _RFC_3339 = re.compile(r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d)?)(\.\d+)?([Zz]|[+-]\d\d:?\d\d)?")
 _WEEK = re.compile(r"(\d{4})-W(\d{1,2})")
-_WHEN_HINT = "write a date (2026-11-20), a week (2026-W47), a length before the end of the data (7d) or RFC 3339 (2026-11-20T06:00Z)"
+_WHEN_HINT = (
+    "write a date (2026-11-20), a week (2026-W47), a length before the end of the data (7d) or RFC 3339"
+    " (2026-11-20T06:00Z)"
+)
 
 
 class Clock(Protocol):

@@ -142,8 +142,8 @@ class Origins:
         if not strangers:
             return ""
         return (
-            f"{file.url} was written by the installation {strangers[0][:40]}, which never claimed the host {file.host}; "
-            "find out who wrote it, and move it out of the lake if it is wrong"
+            f"{file.url} was written by the installation {strangers[0][:40]}, which never claimed the host {file.host};"
+            " find out who wrote it, and move it out of the lake if it is wrong"
         )
 
     def _claimed(self, host: str) -> frozenset[str]:

@@ -61,7 +61,8 @@ def _parsed(store: Store, content: bytes) -> Marker:
     if not isinstance(lake_id, str) or not is_lake_id(lake_id):
         raise DamagedMarkerError(
             f"{store.url(MARKER_KEY)} is not a marker of a lake",
-            "restore it from a backup; or remove it, run `fallow lake init`, and set lake.id to the new id on all agents",
+            "restore it from a backup; or remove it, run `fallow lake init`, and set lake.id to the new id on all"
+            " agents",
         )
     return Marker(lake_id, *(_text(found.get(name)) for name in ("made", "by")))
 

@@ -72,7 +72,8 @@ def _new_key(args: argparse.Namespace) -> None:
     except OSError as error:
         raise FallowError(f"cannot write {args.file}: {error.strerror}", "check path and permissions") from error
     show(
-        f"wrote a new key to {args.file}; give the agent's group access: chgrp fallow {args.file} && chmod 640 {args.file}"
+        f"wrote a new key to {args.file}; give the agent's group access: chgrp fallow {args.file} && chmod 640"
+        f" {args.file}"
     )
 
 

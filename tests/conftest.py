@@ -47,8 +47,10 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 SHARING = {
     "tests/promises/": "",
     "tests/report/": "",
-    "tests/dashboard/test_": "capacity_page charts metrics_route overview plan_pages recommendations_page right_size_page tables "
-    "users_page what_if_page",
+    "tests/dashboard/test_": (
+        "capacity_page charts metrics_route overview plan_pages recommendations_page right_size_page tables "
+        "users_page what_if_page"
+    ),
     "tests/dashboard/test_numbers": "",
 }
 """Files that ask one lake many things, by how their names begin and go on: one worker makes its report once for all of them."""

@@ -146,7 +146,8 @@ def is_noticed(copy: Path, mutation: Mutation) -> bool:
     finally:
         file.write_text(right, encoding="utf-8")
     print(
-        f"{'noticed  ' if noticed else 'UNNOTICED'} {time.monotonic() - began:4.0f} s  {mutation.file}: {mutation.broken or '(removed)'}",
+        f"{'noticed  ' if noticed else 'UNNOTICED'} {time.monotonic() - began:4.0f} s  {mutation.file}:"
+        f" {mutation.broken or '(removed)'}",
         flush=True,
     )
     return noticed

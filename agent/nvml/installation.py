@@ -75,7 +75,10 @@ INSTALL_HINT = (
 # NVML's return codes by number: this module is imported where pynvml must not be
 _ADVICE = {
     REVOKED: (
-        "this container has lost access to the NVIDIA devices (for example through `systemctl daemon-reload` on the host)",
+        (
+            "this container has lost access to the NVIDIA devices (for example through `systemctl daemon-reload` on the"
+            " host)"
+        ),
         "recreate the container: the agent ends now, so that the container's manager can do it",
     ),
     NOT_STARTED: ("Python cannot start the NVML worker; its output gives the reason", INSTALL_HINT),

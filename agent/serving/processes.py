@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _DEEPEST = 64
 _STARTERS = frozenset(
-    b"bash|sh|dash|zsh|fish|ksh|csh|tcsh|busybox|slurm_script|sudo|su|sshd|tmux: server|screen|systemd|init|tini|dumb-init"
+    b"bash|sh|dash|zsh|fish|ksh|csh|tcsh|busybox|slurm_script|sudo|su|sshd|tmux:"
+    b" server|screen|systemd|init|tini|dumb-init"
     b"|docker-init|catatonit|pause|supervisord|s6-supervise|runsv|containerd-shim|conmon".split(b"|")
 )
 """Programs that start unrelated programs."""

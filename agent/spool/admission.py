@@ -336,7 +336,8 @@ class Admission:
         if self._claim.aside:
             self._tell(
                 "rows_set_aside",
-                f"this agent now has the name {self.identity.host}; {self._claim.aside}: another agent had the name at their time",
+                f"this agent now has the name {self.identity.host}; {self._claim.aside}: another agent had the name at"
+                " their time",
             )
             self._claim.aside = ""
         # report once that another agent waits for the name that this agent holds

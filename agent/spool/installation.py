@@ -57,11 +57,15 @@ def settle_installation(spool: Spool, host: str, machine: str) -> str:
         return ""
     if host == known.host:
         spool.note(COPIED_UNTIL, str(spool.newest_seq()))
-        done = "the spool came from another machine with this host name: rows that the lake already has are not published again"
+        done = (
+            "the spool came from another machine with this host name: rows that the lake already has are not published"
+            " again"
+        )
     else:
         done = (
-            f"the spool came from the host {known.host} and is now in {(place := spool.set_aside('copied'))}: that host's own agent "
-            f"publishes its rows; if it does not, `fallow agent publish --spool {place} --host {known.host}` does"
+            f"the spool came from the host {known.host} and is now in {(place := spool.set_aside('copied'))}: that"
+            f" host's own agent publishes its rows; if it does not, `fallow agent publish --spool {place} --host"
+            f" {known.host}` does"
         )
     new_installation(spool, host, machine)
     return done

@@ -179,7 +179,10 @@ class Publisher:
                 "time": self.clock.now_ms(),
                 "gpu": None,
                 "kind": "lake_repaired",
-                "detail": f"the lake had lost {len(restored)} files that it had confirmed; their {rows} rows are published again",
+                "detail": (
+                    f"the lake had lost {len(restored)} files that it had confirmed; their {rows} rows are published"
+                    " again"
+                ),
             }
             self.spool.append({"event": [event]})
         return len(restored)
@@ -318,7 +321,8 @@ def _check_apart(spool: Spool, settings: AgentSettings) -> None:
             is_of_then = meets or any(first_ms <= each <= last_ms for each in opened.times())
             if opened.facts.get(INSTALL_KEY) != own and is_of_then:
                 raise FallowError(
-                    f"another agent published under the name {settings.host} while rows of {settings.spool} were recorded",
+                    f"another agent published under the name {settings.host} while rows of {settings.spool} were"
+                    " recorded",
                     "name another --host: under this name the rows would count twice, or be hidden",
                 )
 

@@ -44,7 +44,10 @@ def _without_time(row: Row) -> dict[str, Any]:
 def table_text(look: Snapshot) -> str:
     """Return one line per GPU and one per process; unknown values are `-`."""
     health_width = max([_HEALTH_WIDTH, *(len(row["health"]) for row in look.gpus)])
-    header = f"{'gpu':>3}  {'model':<24} {'health':<{health_width}} {'util':>6} {'memory':>21} {'power':>8} {'temp':>6}  users"
+    header = (
+        f"{'gpu':>3}  {'model':<24} {'health':<{health_width}} {'util':>6} {'memory':>21} {'power':>8} {'temp':>6} "
+        " users"
+    )
     lines = [f"{look.host}, {format_ms(look.time_ms)}, the second before", header]
     lines += [_gpu_text(row, look.devices.get(row["gpu"], {}), look.processes, health_width) for row in look.gpus]
     for each in look.processes:

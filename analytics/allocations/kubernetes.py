@@ -349,13 +349,19 @@ class Kubernetes:
             "files",
             nargs="+",
             metavar="FILE",
-            help=f"output of {EXPORT}, plain or gzipped; name workloads.kueue.x-k8s.io, resourceclaims and resourceslices too where the cluster has them",
+            help=(
+                f"output of {EXPORT}, plain or gzipped; name workloads.kueue.x-k8s.io, resourceclaims and"
+                " resourceslices too where the cluster has them"
+            ),
         )
 
         parser.add_argument(
             "--cluster",
             metavar="NAME",
-            help="the cluster of the files, where clusters share names of nodes: hosts are NODE@NAME, as exporters have them with --cluster-label",
+            help=(
+                "the cluster of the files, where clusters share names of nodes: hosts are NODE@NAME, as exporters have"
+                " them with --cluster-label"
+            ),
         )
 
     def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:

@@ -249,7 +249,10 @@ class Slurm:
         parser.add_argument(
             "--live",
             action="store_true",
-            help="run sacct on this host, scontrol for GPUs of running jobs, reasons of waiting jobs and reserved hosts, and sinfo for drained hosts",
+            help=(
+                "run sacct on this host, scontrol for GPUs of running jobs, reasons of waiting jobs and reserved hosts,"
+                " and sinfo for drained hosts"
+            ),
         )
         parser.add_argument("--since", metavar="TIME", help="with --live: jobs that ran since this time (default: 7d)")
         parser.add_argument(
@@ -262,8 +265,11 @@ class Slurm:
             nargs="+",
             default=[],
             metavar="FILE",
-            help=f"with files: output of {SNAPSHOT} (or with --json) from the time of the jobs, for their GPUs and the reasons of waiting jobs; "
-            "also of scontrol show node, scontrol show reservation and sinfo, for hosts whose GPUs Slurm does not allocate",
+            help=(
+                f"with files: output of {SNAPSHOT} (or with --json) from the time of the jobs, for their GPUs and the"
+                " reasons of waiting jobs; also of scontrol show node, scontrol show reservation and sinfo, for hosts"
+                " whose GPUs Slurm does not allocate"
+            ),
         )
         parser.add_argument(
             "--time-zone",

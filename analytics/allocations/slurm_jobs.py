@@ -242,8 +242,8 @@ def _with_times(path: str, jobs: pl.DataFrame, zone: str, tally: Tally) -> pl.Da
     ambiguous = int((moments["Start"].ambiguous | moments["End"].ambiguous).sum())
     if ambiguous:
         tally.notes.append(
-            f"{ambiguous} jobs start or end in the hour that {zone} repeats: ElapsedRaw decides where it can, else the first "
-            "pass is assumed; SLURM_TIME_FORMAT=%s avoids the question"
+            f"{ambiguous} jobs start or end in the hour that {zone} repeats: ElapsedRaw decides where it can, else the"
+            " first pass is assumed; SLURM_TIME_FORMAT=%s avoids the question"
         )
     limit = jobs["TimelimitRaw"].cast(pl.Int64, strict=False) * MINUTE_MS
     written = jobs["Timelimit"].map_elements(duration_ms, return_dtype=pl.Int64)

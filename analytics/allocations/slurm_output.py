@@ -225,7 +225,8 @@ COLUMNS = (
 """The columns that are used; others are ignored."""
 
 EXPORT = (
-    "sacct --allusers --duplicates --parsable2 --format=Cluster,JobIDRaw,JobID,User,Account,WCKey,Partition,QOS,Priority,"
+    "sacct --allusers --duplicates --parsable2"
+    " --format=Cluster,JobIDRaw,JobID,User,Account,WCKey,Partition,QOS,Priority,"
     "State,Reason,Submit,Eligible,Start,End,ElapsedRaw,TimelimitRaw,NodeList,NNodes,NTasks,AllocTRES,ReqTRES,"
     "TRESUsageInAve,TRESUsageInMax,TRESUsageInTot,JobName"
 )

@@ -145,7 +145,8 @@ def read_snapshot(path: str, limits: InputLimits) -> SlurmState:
         if b'"jobs"' not in source.text:
             raise InputError(
                 f"{path} is JSON without jobs",
-                f"save nodes, reservations and states as text: scontrol show node, scontrol show reservation, {_SINFO_LINE}",
+                "save nodes, reservations and states as text: scontrol show node, scontrol show reservation,"
+                f" {_SINFO_LINE}",
             )
         jobs = list(json_jobs(path, source.text, limits, program, lambda job: (_json_gpus(job), _json_reason(job))))
         reasons = {job: reason for _, waits in jobs for job, reason in waits}

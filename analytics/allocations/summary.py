@@ -39,7 +39,8 @@ def as_text(read: ReadAllocations, published: Sequence[Published] | None, lake: 
     as_of = "" if read.as_of_ms is None else f" as of {format_ms(read.as_of_ms)}"
     lines = [line for report in read.files for line in _file_lines(report)]
     lines.append(
-        f"allocated {_allocation_count(read):,} on {read.rows['host'].n_unique():,} hosts, {_running_count(read):,} of them running{as_of}"
+        f"allocated {_allocation_count(read):,} on {read.rows['host'].n_unique():,} hosts, {_running_count(read):,} of"
+        f" them running{as_of}"
     )
     if read.rows.height:
         lines.append(f"GPUs      {_named_count(read):,} of these allocations name them, the others only count them")

@@ -130,7 +130,10 @@ def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by",
         choices=tuple(GROUPED_BY),
-        help="a line per account and user, user, partition, ...: GPU-hours beside sreport's, and use by Slurm's accounting",
+        help=(
+            "a line per account and user, user, partition, ...: GPU-hours beside sreport's, and use by Slurm's"
+            " accounting"
+        ),
     )
     parser.add_argument(
         "--check", action="store_true", help="compare allocations with measurements (builds the ledger)"

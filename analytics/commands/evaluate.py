@@ -48,7 +48,9 @@ def _flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--save",
         action="store_true",
-        help="save the counts of each rule in the lake; rules that were often wrong get a lower confidence from then on",
+        help=(
+            "save the counts of each rule in the lake; rules that were often wrong get a lower confidence from then on"
+        ),
     )
     add_actor_argument(parser)
 
@@ -94,7 +96,10 @@ def _save(lake: Lake, found: Evaluation, path: str, actor: Actor, now_ms: int) -
         return "nothing was saved: no label matches a finding"
     until = format_ms(found.until_ms)
     large = [each for each in records if each.judged >= JUDGED_MIN]
-    saved = f"saved the counts of {count(rules, 'rule')}; they set the confidence of findings in windows that end after {until}"
+    saved = (
+        f"saved the counts of {count(rules, 'rule')}; they set the confidence of findings in windows that end after"
+        f" {until}"
+    )
     if len(large) == len(records):
         return saved
     small = (

@@ -22,7 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         default="1d",
         type=parse_duration_ms,
-        help="only days that ended at least this long ago, and files without a change for this time or 3 h (default: 1d)",
+        help=(
+            "only days that ended at least this long ago, and files without a change for this time or 3 h (default: 1d)"
+        ),
     )
     parser.add_argument("--dry-run", action="store_true", help="print the plan and change nothing")
 

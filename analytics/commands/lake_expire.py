@@ -43,7 +43,8 @@ def _text(planned: ExpiryPlan, retention: Retention, *, done: bool) -> str:
     lines = [_sentence(each, retention, done=done) for each in planned.expiries]
     if not retention.kept_ms:
         lines.append(
-            "everything is kept for ever; to change this, set for example retention.gpu to 90d (`fallow settings retention`)"
+            "everything is kept for ever; to change this, set for example retention.gpu to 90d (`fallow settings"
+            " retention`)"
         )
     elif not planned.expiries:
         lines.append("no rows are older than the retention settings allow")
@@ -62,8 +63,8 @@ def _sentence(each: Expiry, retention: Retention, *, done: bool) -> str:
     days = sorted(each.files)
     verb = "were deleted" if done else "would be deleted"
     return (
-        f"{each.table}: {each.count} files, {each.rows} rows, {format_bytes(each.bytes)} of {days[0]} to {days[-1]} {verb} "
-        f"(kept for {format_duration(retention.kept_ms[each.table])}); then {LOST[each.table]}"
+        f"{each.table}: {each.count} files, {each.rows} rows, {format_bytes(each.bytes)} of {days[0]} to {days[-1]}"
+        f" {verb} (kept for {format_duration(retention.kept_ms[each.table])}); then {LOST[each.table]}"
     )
 
 

@@ -53,7 +53,8 @@ def write_focus(target: Path, given: VerbInputs) -> None:
     unpriced = money.accounts.total.unpriced_ms
     if unpriced:
         say(
-            f"{unpriced / HOUR_MS:,.1f} GPU-hours have no price: their costs are empty, which FOCUS does not allow; see `fallow prices`"
+            f"{unpriced / HOUR_MS:,.1f} GPU-hours have no price: their costs are empty, which FOCUS does not allow; see"
+            " `fallow prices`"
         )
 
 
@@ -81,7 +82,8 @@ def _about(given: VerbInputs) -> Iterator[str]:
     yield tr("{label}: {value}", label=tr("observed"), value=observed(found))
     if found.unplaced_ms:
         yield tr(
-            "{hours} allocated GPU-hours are on GPUs that are not known: they count as unallocated where no process shows",
+            "{hours} allocated GPU-hours are on GPUs that are not known: they count as unallocated where no process"
+            " shows",
             hours=GpuHours(found.unplaced_ms),
         )
     if found.summary.stopped_gpus:

@@ -55,11 +55,13 @@ def run_import(args: argparse.Namespace, settings: Config) -> None:
     show(f"offers of {plain(args.provider, 40)} now in {path}: {len(found.offers)}")
     if found.unknown:
         say(
-            f"left out, because the card is unknown or ambiguous: {', '.join(plain(name, 40) for name in found.unknown)}"
+            "left out, because the card is unknown or ambiguous:"
+            f" {', '.join(plain(name, 40) for name in found.unknown)}"
         )
     if any(each["kind"] == "spot" for each in found.offers):
         say(
-            "spot prices count once interruptions_per_day is filled in: catalogs do not say how often spot GPUs are reclaimed"
+            "spot prices count once interruptions_per_day is filled in: catalogs do not say how often spot GPUs are"
+            " reclaimed"
         )
 
 

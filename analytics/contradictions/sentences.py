@@ -7,7 +7,9 @@ from analytics.language.sentences import GpuHours, Sentence, tr, tr_many
 
 SENTENCES = {
     verdicts.READINGS_REPEAT: "readings that repeat although one of them cannot stay equal: this time is not observed",
-    verdicts.UTIL_WITHOUT_CONTEXT: "utilization without the memory or the process of a kernel: this time is not observed",
+    verdicts.UTIL_WITHOUT_CONTEXT: (
+        "utilization without the memory or the process of a kernel: this time is not observed"
+    ),
     verdicts.COUNTER_STANDS_STILL: "an energy counter that stands still beside power: the energy is power times time",
     verdicts.ENERGY_AGAINST_POWER: "an energy counter that does not fit the power: the energy is power times time",
     verdicts.POWER_AGAINST_ENERGY: "power that no card draws and the energy counter denies: it counts as unknown",

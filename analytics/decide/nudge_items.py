@@ -268,7 +268,8 @@ _BACK = of_gpus(
     "Release them, or reply with the day until which you need them.",
 )
 _FIT = tr(
-    "Check whether a smaller card, a part of a card or a shared card is enough for this workload. If not, reply with the reason."
+    "Check whether a smaller card, a part of a card or a shared card is enough for this workload. If not, reply with"
+    " the reason."
 )
 _MEND = of_gpus("Find out why it is down, and repair it.", "Find out why they are down, and repair them.")
 _RETURN = of_gpus(

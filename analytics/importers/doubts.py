@@ -174,8 +174,8 @@ def _hours(imported: Imported, overview: ImportOverview) -> Iterator[str]:
         )
     if overview.rows >= _ENOUGH_ALIKE * overview.gpus and overview.gpu_hours < _LEAST_HOURS * recorded:
         yield (
-            f"the samples cover {overview.gpu_hours:,.2f} GPU-hours of the {possible:,.2f} from the first to the last (interval "
-            f"{imported.interval}): do they name every GPU, and is --interval right?"
+            f"the samples cover {overview.gpu_hours:,.2f} GPU-hours of the {possible:,.2f} from the first to the last"
+            f" (interval {imported.interval}): do they name every GPU, and is --interval right?"
         )
 
 
@@ -232,8 +232,8 @@ def _lists_only(imported: Imported, _: ImportOverview) -> Iterator[str]:
     count = seen.filter(pl.col("listed") & ~pl.col("measured")).height
     if count:
         yield (
-            f"processes are listed, but no file has the GPUs' own samples ({count:,} of {seen.height:,}): import them in one command with a "
-            "log of utilization that names index and uuid"
+            f"processes are listed, but no file has the GPUs' own samples ({count:,} of {seen.height:,}): import them"
+            " in one command with a log of utilization that names index and uuid"
         )
 
 
@@ -255,7 +255,9 @@ def _future_rows(imported: Imported, now_ms: int) -> Iterator[str]:
     late = moments.filter(moments > now_ms + 5 * MINUTE_MS)
     last = late.max()
     if isinstance(last, int):
-        yield f"{len(late):,} rows lie in the future, the last at {format_ms(last)}: is --tz right ({imported.timezone})?"
+        yield (
+            f"{len(late):,} rows lie in the future, the last at {format_ms(last)}: is --tz right ({imported.timezone})?"
+        )
 
 
 def _losses(imported: Imported) -> Iterator[str]:
@@ -263,7 +265,10 @@ def _losses(imported: Imported) -> Iterator[str]:
         dropped = sum(each.count for each in file.dropped)
         if dropped >= _ENOUGH and dropped > _MOST_DROPPED * (dropped + file.rows_kept):
             worst = max(file.dropped, key=lambda each: each.count)
-            yield f"{file.path}: {dropped:,} of {dropped + file.rows_kept:,} rows are dropped, most because: {worst.reason}"
+            yield (
+                f"{file.path}: {dropped:,} of {dropped + file.rows_kept:,} rows are dropped, most because:"
+                f" {worst.reason}"
+            )
         for name in {each.column for each in file.nulled if each.reason in _UNREADABLE}:
             count = sum(each.count for each in file.nulled if each.column == name and each.reason in _UNREADABLE)
             if count >= _ENOUGH and count > _MOST_DROPPED * file.rows_kept:

@@ -191,7 +191,10 @@ def contradictions(frame: pl.DataFrame, values: list[str]) -> tuple[str, ...]:
     if count < max(_FEW_CONTRADICTIONS, _CONTRADICTIONS * frame.height):
         return ()
     return (
-        f"{count:,} of {frame.height:,} rows have the GPU and time of another row but other values: are they of one host?",
+        (
+            f"{count:,} of {frame.height:,} rows have the GPU and time of another row but other values: are they of one"
+            " host?"
+        ),
     )
 
 

@@ -178,8 +178,13 @@ def usable_rows(
         tally.drop("no column names the GPU", placed.height - rows.height)
     if rows.is_empty():
         hints = {
-            IN_THE_FUTURE: "set the host's clock right, or name its zone with --tz: times more than a day in the future are never read",
-            NO_TIME: f"give times as {tool.title} writes them, with an offset (RFC 3339), or as seconds since the epoch",
+            IN_THE_FUTURE: (
+                "set the host's clock right, or name its zone with --tz: times more than a day in the future are never"
+                " read"
+            ),
+            NO_TIME: (
+                f"give times as {tool.title} writes them, with an offset (RFC 3339), or as seconds since the epoch"
+            ),
         }
         only = next(iter(tally.dropped), "") if len(tally.dropped) == 1 else ""
         raise InputError(
@@ -192,14 +197,20 @@ def usable_rows(
 
 def _unit_remedy(tool: Exporter, metric: MappedMetric, unit: str) -> str:
     if unit == "ratio":
-        return f"{tool.title} writes percent: give the original file, or import it with `fallow import series --unit ratio`"
+        return (
+            f"{tool.title} writes percent: give the original file, or import it with `fallow import series --unit"
+            " ratio`"
+        )
     if tool is not TOOL:
         return (
             f"{f'it looks like {unit}, and ' if unit else ''}{tool.title} writes another unit: give the original file"
         )
     shown = unit or metric.unit.removeprefix("deg")
     other = ", or with [W] where the header says mW" if unit == "kW" else ""
-    return f"its header names the wrong unit, or none: name all columns with --fields, this one as '{metric.metric} [{shown}]'{other}"
+    return (
+        f"its header names the wrong unit, or none: name all columns with --fields, this one as '{metric.metric}"
+        f" [{shown}]'{other}"
+    )
 
 
 def _memory_remedy(unit: str) -> str:

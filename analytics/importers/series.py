@@ -89,8 +89,10 @@ class ImportedSeries:
         parser.add_argument(
             "--wide",
             metavar="PATTERN",
-            help="names of columns that hold values of one GPU, such as '{host} - system.gpu.{gpu}.{metric}'; COLUMN of "
-            "--column is a metric, or * without {metric}",
+            help=(
+                "names of columns that hold values of one GPU, such as '{host} - system.gpu.{gpu}.{metric}'; COLUMN of "
+                "--column is a metric, or * without {metric}"
+            ),
         )
         parser.add_argument(
             "--column",
@@ -222,7 +224,8 @@ def read_part(wanted: Wanted, settings: SeriesSettings) -> SeriesPart:
     tally.odd.extend(times.odd)
     if times.skipped is not None:
         raise InputError(
-            f"{wanted.path}: row {times.skipped + 1} has the time {raw['time'][times.skipped]}, which {settings.zone} skips",
+            f"{wanted.path}: row {times.skipped + 1} has the time {raw['time'][times.skipped]}, which {settings.zone}"
+            " skips",
             "give the zone that the times are in: --tz ZONE",
         )
     values, claims = _values(wanted, _doubt_last_value(wanted, raw, source.doubtful, tally), settings.units, tally)

@@ -39,7 +39,10 @@ def conform(frame: pl.DataFrame, table: LakeTable) -> pl.DataFrame:
     return shaped(frame, polars_schema(table))
 
 
-_ABSENT = r"(?i)^(?:\[.*\]|n/?a|err!|none|null|-+|unknown|unknown error|not (?:supported|available|found)|no data|(?:gpu )?requires reset)$"
+_ABSENT = (
+    r"(?i)^(?:\[.*\]|n/?a|err!|none|null|-+|unknown|unknown error|not (?:supported|available|found)|no data|(?:gpu"
+    r" )?requires reset)$"
+)
 
 
 def absent_to_null(values: pl.Series, column: str, tally: Tally) -> pl.Series:
@@ -135,7 +138,8 @@ def with_decimal_points(values: pl.Series, name: str) -> pl.Series:
         doubtful = values.filter(values.str.contains(_POINTED).fill_null(value=False))
     if len(doubtful):
         raise InputError(
-            f"{name}: '{doubtful[0]}' may have a decimal {'comma' if ',' in doubtful[0] else 'point'} or a separator of thousands",
+            f"{name}: '{doubtful[0]}' may have a decimal {'comma' if ',' in doubtful[0] else 'point'} or a separator of"
+            " thousands",
             "save the file with decimal points and without separators of thousands",
         )
     plain = values.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)

@@ -32,7 +32,10 @@ _OWN = (schema.GPU, schema.PROCESS, schema.HOST, schema.SERVING, schema.EVENT, s
 _SETTINGS = {each.name: f"retention.{each.name}" for each in _OWN} | dict.fromkeys(sorted(HOURLY), "retention.hourly")
 
 LOST: Mapping[str, str] = {
-    "gpu": "the ledger of these days cannot be built again with other settings or later allocations, and their readings are not drawn",
+    "gpu": (
+        "the ledger of these days cannot be built again with other settings or later allocations, and their readings"
+        " are not drawn"
+    ),
     "process": "the ledger of these days cannot be built again, and the users of processes are known by the day only",
     "host": "the hosts' own load of these days is known by the hour only",
     "serving": "the inference servers' load of these days is known by the hour only",

@@ -120,7 +120,10 @@ def _two_writers(each: Partition) -> list[FileFault]:
     count = every.height - every.unique().height
     if not count:
         return []
-    sentence = f"{each.name}: {count} rows are of moments for which another installation has rows too; remove the files of one of them"
+    sentence = (
+        f"{each.name}: {count} rows are of moments for which another installation has rows too; remove the files of one"
+        " of them"
+    )
     return [FileFault("two_writers", tuple(each.visible), sentence)]
 
 

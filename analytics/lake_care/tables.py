@@ -113,7 +113,8 @@ def file_faults(found: Sequence[FileFault]) -> Table:
     headline = tr("No two files overlap or contradict each other.")
     if to_repair := sum(each.kind != "two_writers" for each in found):
         headline = tr_many(
-            "{number} {fault|faults} between files: `fallow lake repair` repairs {it|them} once the files are old enough.",
+            "{number} {fault|faults} between files: `fallow lake repair` repairs {it|them} once the files are old"
+            " enough.",
             to_repair,
         )
     elif found:
@@ -141,7 +142,8 @@ def unused_files(found: Inspected) -> Table:
         title=tr("Files that no reader uses"),
         question=tr("What can be removed?"),
         headline=tr(
-            "{hidden} are replaced by wider ones, {partial} were never completely written; `fallow lake repair` removes those that are old enough.",
+            "{hidden} are replaced by wider ones, {partial} were never completely written; `fallow lake repair` removes"
+            " those that are old enough.",
             hidden=Number(len(found.hidden)),
             partial=Number(len(found.partials)),
         ),

@@ -160,7 +160,8 @@ def make_day(order: WorkOrder) -> WrittenDay:
     except LakeError as error:
         raise LakeError(
             f"the worker on {here} does not reach the lake: {error.message}",
-            "every worker needs the lake under the command's address, with rights to write; for a store also its credentials",
+            "every worker needs the lake under the command's address, with rights to write; for a store also its"
+            " credentials",
         ) from error
     if found != order.lake_id:
         raise LakeError(
@@ -286,8 +287,8 @@ class MadeDays:
         )
         if total is None:
             self._warn(
-                f"fallow: the ledger lacks {date}: its samples have expired, and its kept files are missing or damaged; "
-                "restore them from a backup"
+                f"fallow: the ledger lacks {date}: its samples have expired, and its kept files are missing or damaged;"
+                " restore them from a backup"
             )
             return
         shares = {share: day for share, day in kept.items() if share.total == total}

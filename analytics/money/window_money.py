@@ -53,7 +53,10 @@ def unmatched_prices(settings: Config, book: PriceBook, inventory: Inventory) ->
     if not unmatched:
         return ""
     matches = "matches" if len(unmatched) == 1 else "match"
-    return f"{_name(settings, 'money.prices')}: {count(len(unmatched), 'line')} {matches} no GPU in this lake: {_listed(unmatched)}"
+    return (
+        f"{_name(settings, 'money.prices')}: {count(len(unmatched), 'line')} {matches} no GPU in this lake:"
+        f" {_listed(unmatched)}"
+    )
 
 
 def unmatched_owners(settings: Config, owners: Owners, segments: pl.DataFrame) -> str:

@@ -115,8 +115,14 @@ CO_LOCATION = Rule(
     per_host=True,
     history=HistoryNeed(ALIGNED_MIN_HOURS * HOUR_MS),
     thresholds={
-        "memory": f"98th percentiles of the hourly peaks together at most {MEMORY_MAX_SHARE:.0%} of the card (facts: co-location)",
-        "utilization": f"together at most {BUSY_MAX_PCT:g} % for 95 % of the hours seen side by side, and of the samples (facts: co-location)",
+        "memory": (
+            f"98th percentiles of the hourly peaks together at most {MEMORY_MAX_SHARE:.0%} of the card (facts:"
+            " co-location)"
+        ),
+        "utilization": (
+            f"together at most {BUSY_MAX_PCT:g} % for 95 % of the hours seen side by side, and of the samples (facts:"
+            " co-location)"
+        ),
         "side by side": f"at least {ALIGNED_MIN_HOURS} whole hours (a day holds day and night)",
         "group": f"at most {GROUP_MAX} workloads of one GPU each, on one host and model",
         "saving": "none by itself: only a packing that frees whole cards saves (ours)",

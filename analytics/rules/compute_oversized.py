@@ -60,9 +60,18 @@ COMPUTE_OVERSIZED = smaller_card_rule(
     compute_oversized_findings,
     precedence=10,
     thresholds={
-        "utilization": f"above 0 and at most {IDLE_MAX_PCT:g} % for 95 % of the time (Princeton Job Defense Shield: GPU too powerful)",
-        "memory": "the lesser card holds it; a workload that took 97 % of its card or more may have run out of memory and is left out",
-        "speed": "the lesser card reaches the FP16 and memory rates used for 95 % of the time (peak rates of the data sheets)",
+        "utilization": (
+            f"above 0 and at most {IDLE_MAX_PCT:g} % for 95 % of the time (Princeton Job Defense Shield: GPU too"
+            " powerful)"
+        ),
+        "memory": (
+            "the lesser card holds it; a workload that took 97 % of its card or more may have run out of memory and is"
+            " left out"
+        ),
+        "speed": (
+            "the lesser card reaches the FP16 and memory rates used for 95 % of the time (peak rates of the data"
+            " sheets)"
+        ),
     },
     labels=(*SMALLER_CARD_LABELS, Label(("gpu_util_p95_pct", "gpu_util_max_pct"), _utilization_words)),
 )

@@ -233,11 +233,20 @@ ENDING = Rule(
     precedence=80,
     history=HistoryNeed(RECENT_DAYS * DAY_MS),
     thresholds={
-        "gap": f"time without activity over the 95th percentile of past gaps above {GAP_RATIO:g}, from {GAPS_MIN} gaps of at least "
-        f"{PAUSE_MS // HOUR_MS} h (facts of the field), and at least {GAP_MIN_MS // DAY_MS} days (longer than a weekend; ours)",
-        "fall": f"mean active GPU-hours of the last {RECENT_DAYS} to {FOLLOWED_DAYS} days at most {FALL_MAX:.0%} of the median of the {PRIOR_DAYS} days before "
-        f"(at least {PRIOR_MIN_DAYS}), and no process begun in {NO_START_MS // HOUR_MS} h; without weekends for users who never work on them",
-        "lull": f"neither where the others' activity fell to {LULL_MAX:.0%} or less too, of at least {LULL_USERS_MIN} others (holidays; ours)",
+        "gap": (
+            f"time without activity over the 95th percentile of past gaps above {GAP_RATIO:g}, from {GAPS_MIN} gaps of"
+            f" at least {PAUSE_MS // HOUR_MS} h (facts of the field), and at least {GAP_MIN_MS // DAY_MS} days (longer"
+            " than a weekend; ours)"
+        ),
+        "fall": (
+            f"mean active GPU-hours of the last {RECENT_DAYS} to {FOLLOWED_DAYS} days at most {FALL_MAX:.0%} of the"
+            f" median of the {PRIOR_DAYS} days before (at least {PRIOR_MIN_DAYS}), and no process begun in"
+            f" {NO_START_MS // HOUR_MS} h; without weekends for users who never work on them"
+        ),
+        "lull": (
+            f"neither where the others' activity fell to {LULL_MAX:.0%} or less too, of at least {LULL_USERS_MIN}"
+            " others (holidays; ours)"
+        ),
         "holiday": f"less sure below {HOLIDAY_DAYS} days, because a holiday looks like an end (ours)",
         "project end": f"at most {PROJECT_END_DAYS} days ahead, or past, in the owners file",
     },

@@ -87,11 +87,19 @@ HELD = Rule(
     per_host=True,
     history=HistoryNeed(setting="held_min_ms"),
     thresholds={
-        "findings.held_min": "60 min, a setting (after 60 idle minutes 42 % of idle intervals last another hour, after 5 only 4.7 %: "
-        "GenTD26 serving trace)",
-        "left by a job": f"the source of the allocations says that the Slurm job or pod of all processes ended {GRACE_MS // MINUTE_MS} min ago or "
-        "earlier (its epilog's time; ours), and they were started before: operators end them",
-        "no request": f"the server's own metrics count requests and cover {ANSWERED_MIN:.0%} of that time (what was not asked is unknown)",
+        "findings.held_min": (
+            "60 min, a setting (after 60 idle minutes 42 % of idle intervals last another hour, after 5 only 4.7 %: "
+            "GenTD26 serving trace)"
+        ),
+        "left by a job": (
+            "the source of the allocations says that the Slurm job or pod of all processes ended"
+            f" {GRACE_MS // MINUTE_MS} min ago or earlier (its epilog's time; ours), and they were started before:"
+            " operators end them"
+        ),
+        "no request": (
+            f"the server's own metrics count requests and cover {ANSWERED_MIN:.0%} of that time (what was not asked is"
+            " unknown)"
+        ),
     },
     labels=(
         label("processes", "every process is {value}", words_for(REASONS)),

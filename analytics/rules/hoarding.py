@@ -80,10 +80,15 @@ HOARDING = Rule(
     precedence=90,
     history=HistoryNeed(HISTORY_MIN_DAYS * DAY_MS),
     thresholds={
-        "quota": f"Q{QUANTILE * 100:.0f} of the GPUs that the team has at once, hour by hour over {HISTORY_DAYS} days, under {SHARE_MAX:.0%} of its "
-        "quota (facts of the field)",
-        "allocation": f"active for at most {EFFICIENCY_MAX:.0%} of more than {GPU_HOURS_MIN} GPU-hours that it had (Job Defense Shield), and "
-        f"Q{QUANTILE * 100:.0f} of the active GPUs at once under {SHARE_MAX:.0%} of that of those it had (short peaks are no hoard; ours)",
+        "quota": (
+            f"Q{QUANTILE * 100:.0f} of the GPUs that the team has at once, hour by hour over {HISTORY_DAYS} days, under"
+            f" {SHARE_MAX:.0%} of its quota (facts of the field)"
+        ),
+        "allocation": (
+            f"active for at most {EFFICIENCY_MAX:.0%} of more than {GPU_HOURS_MIN} GPU-hours that it had (Job Defense"
+            f" Shield), and Q{QUANTILE * 100:.0f} of the active GPUs at once under {SHARE_MAX:.0%} of that of those it"
+            " had (short peaks are no hoard; ours)"
+        ),
         "history": f"at least {HISTORY_MIN_DAYS} days; under {HISTORY_DAYS} the finding says so",
     },
     labels=(

@@ -62,7 +62,10 @@ HUNG_JOB = Rule(
     history=HistoryNeed(7 * MINUTE_MS),
     thresholds={
         **STALLED_THRESHOLDS,
-        "fall": f"confidence is lower unless a GPU of the job was in use within {BEFORE_MS // MINUTE_MS} min before; the first to leave is named if it led by a sample (ours)",
+        "fall": (
+            f"confidence is lower unless a GPU of the job was in use within {BEFORE_MS // MINUTE_MS} min before; the"
+            " first to leave is named if it led by a sample (ours)"
+        ),
     },
     labels=(
         *STALLED_LABELS,

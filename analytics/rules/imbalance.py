@@ -99,11 +99,14 @@ IMBALANCE = Rule(
     kinds=(waste.INEFFICIENT,),
     precedence=30,
     advice=tr(
-        "Spread the work evenly over the GPUs, or request fewer next time. If neither is possible, reply with the reason."
+        "Spread the work evenly over the GPUs, or request fewer next time. If neither is possible, reply with the"
+        " reason."
     ),
     history=HistoryNeed(SUSTAINED_H * HOUR_MS),
     thresholds={
-        "spread": f"(max - min) / max of the GPUs' hourly means above {SPREAD_MIN} (half of the slower GPUs' time is waiting)",
+        "spread": (
+            f"(max - min) / max of the GPUs' hourly means above {SPREAD_MIN} (half of the slower GPUs' time is waiting)"
+        ),
         "sustained": f"at least {SUSTAINED_H} hours in a row (an evaluation on one rank is over sooner)",
         "share": f"at least {SHARE_MIN:.0%} of the job's whole hours (what is rare costs little)",
         "active": f"every GPU at {ACTIVE_FROM_PCT:g} % or more (an unused GPU is `partial_use`)",

@@ -80,7 +80,8 @@ def inefficient_findings(context: Context) -> Iterator[Candidate]:
             since_ms=first_ms(weak),
             notes=[
                 tr(
-                    "small kernels, busy waiting and data loading on the GPU all look like this; profile one step to find the cause"
+                    "small kernels, busy waiting and data loading on the GPU all look like this; profile one step to"
+                    " find the cause"
                 )
             ],
         )
@@ -93,14 +94,19 @@ INEFFICIENT = Rule(
     kinds=(waste.INEFFICIENT,),
     precedence=50,
     advice=tr(
-        "Give the GPU more work at once, such as larger batches or lower precision. If that is not possible, reply with the reason."
+        "Give the GPU more work at once, such as larger batches or lower precision. If that is not possible, reply with"
+        " the reason."
     ),
     history=HistoryNeed(HOUR_MS, gpu_hours=GPU_HOURS_MIN),
     thresholds={
         "busy": f"hourly utilization of at least {BUSY_FROM_PCT:g} % (one kernel at a time is enough for 100 %)",
-        "sm_active": f"hourly SM activity below {SM_BELOW_PCT:g} % (Acme Kalos: median 33 % at a median utilization of 97 %)",
+        "sm_active": (
+            f"hourly SM activity below {SM_BELOW_PCT:g} % (Acme Kalos: median 33 % at a median utilization of 97 %)"
+        ),
         "power": f"or hourly power below {POWER_BELOW:.0%} of the limit, where SM activity is not measured or high",
-        "dram_active": f"memory bandwidth below {DRAM_FROM_PCT:g} % (decoding that is bound by memory is efficient as it is)",
+        "dram_active": (
+            f"memory bandwidth below {DRAM_FROM_PCT:g} % (decoding that is bound by memory is efficient as it is)"
+        ),
         "hours": f"more than {GPU_HOURS_MIN} GPU-hours (Job Defense Shield mails from there on)",
     },
     labels=(

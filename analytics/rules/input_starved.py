@@ -109,7 +109,8 @@ def input_starved_findings(context: Context) -> Iterator[Candidate]:
             since_ms=first_ms(starved),
             notes=[
                 tr(
-                    "CPU offload and data generation look the same: check what the CPU does before adding loader workers"
+                    "CPU offload and data generation look the same: check what the CPU does before adding loader"
+                    " workers"
                 )
             ],
         )
@@ -122,19 +123,32 @@ INPUT_STARVED = Rule(
     kinds=(waste.INEFFICIENT,),
     precedence=20,
     advice=tr(
-        "Load the data with more workers or from a faster disk: the GPUs wait for input. If that is not possible, reply with the reason."
+        "Load the data with more workers or from a faster disk: the GPUs wait for input. If that is not possible, reply"
+        " with the reason."
     ),
     per_host=True,
     history=HistoryNeed(HOUR_MS, gpu_hours=GPU_HOURS_MIN),
     thresholds={
-        "utilization": f"hourly mean from {UTIL_FROM_PCT:g} to {UTIL_BELOW_PCT:g} % (46 % of low-utilization jobs: data operations, ICSE'24)",
-        "gaps": f"at most {STANDING_MAX:.0%} of the hour in rows without any kernel (longer stops are phases, not waits)",
-        "cpu": f"host CPUs {CPU_FROM_PCT:g} % busy, or some task waiting for CPU {CPU_PRESSURE_FROM_PCT:g} % of the time (saturation)",
-        "process": f"the process's CPU use flat within {CORES_NEAR_PCT:g} points of {CORES_MIN} or more whole CPUs (a quota; one busy CPU "
-        "proves nothing, for waiting for the GPU spins too)",
+        "utilization": (
+            f"hourly mean from {UTIL_FROM_PCT:g} to {UTIL_BELOW_PCT:g} % (46 % of low-utilization jobs: data"
+            " operations, ICSE'24)"
+        ),
+        "gaps": (
+            f"at most {STANDING_MAX:.0%} of the hour in rows without any kernel (longer stops are phases, not waits)"
+        ),
+        "cpu": (
+            f"host CPUs {CPU_FROM_PCT:g} % busy, or some task waiting for CPU {CPU_PRESSURE_FROM_PCT:g} % of the time"
+            " (saturation)"
+        ),
+        "process": (
+            f"the process's CPU use flat within {CORES_NEAR_PCT:g} points of {CORES_MIN} or more whole CPUs (a quota;"
+            " one busy CPU proves nothing, for waiting for the GPU spins too)"
+        ),
         "io": f"some task waiting for I/O {IO_PRESSURE_FROM_PCT:g} % of the time (saturation)",
-        "plateau": f"disk or network rate within {1 - PLATEAU:.0%} of the host's own 99th percentile for {PLATEAU_HOURS_MIN} h and more, "
-        f"and the GPU {GAIN_MIN_PCT:g} points better below it",
+        "plateau": (
+            f"disk or network rate within {1 - PLATEAU:.0%} of the host's own 99th percentile for {PLATEAU_HOURS_MIN} h"
+            f" and more, and the GPU {GAIN_MIN_PCT:g} points better below it"
+        ),
         "share": f"{SHARE_MIN:.0%} of the hours at middling utilization (what coincides less often is no cause)",
         "hours": f"more than {GPU_HOURS_MIN} GPU-hours (Job Defense Shield mails from there on)",
     },

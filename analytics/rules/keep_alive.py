@@ -52,7 +52,10 @@ KEEP_ALIVE = Rule(
     history=HistoryNeed(7 * MINUTE_MS),
     thresholds={
         **STALLED_THRESHOLDS,
-        "bursts": f"at least {BURSTS_MIN}, with intervals of a coefficient of variation up to {PERIOD_CV_MAX} and {DUTY_MAX_PCT:g} % of the time at most (requests come at random, near 1)",
+        "bursts": (
+            f"at least {BURSTS_MIN}, with intervals of a coefficient of variation up to {PERIOD_CV_MAX} and"
+            f" {DUTY_MAX_PCT:g} % of the time at most (requests come at random, near 1)"
+        ),
         "memory": f"up to {TINY_BYTES // 2**30} GiB (a context and little more; keep-gpu holds 1 GiB)",
         "cpu": f"up to {QUIET_CPU_PCT:g} % of one CPU (loading and simulating need one or more; ours)",
     },

@@ -67,10 +67,24 @@ LIGHT_TRAFFIC = Rule(
     precedence=5,
     history=HistoryNeed(OBSERVED_MIN_H * HOUR_MS),
     thresholds={
-        "observed": f"at least {OBSERVED_MIN_H} hours in which every replica answered {ANSWERED_MIN:.0%} of the time (three days and nights; confidence is lower below a week; ours)",
-        "replicas": f"their number is the same in {STEADY_MIN:.0%} of the hours (an autoscaler adds and removes its own); of more than {REDUNDANT}, {REDUNDANT} remain",
-        "fits": f"KV caches of all replicas together, and the busy time of their GPUs, fill at most {FULL:.0%} of the remaining replicas in {QUANTILE:.0%} of the hours (each hour counts with its highest use of each cache; answers one after another take as much time on fewer replicas; in batches they take less)",
-        "smaller card": f"where no replica is spare: weights and KV cache in {QUANTILE:.0%} of the hours, times {NEED_MARGIN:g}, fill at most {PEAK_MAX_SHARE:.0%} of its memory; its peak rate and bandwidth carry the busiest server at {FULL:.0%} busy",
+        "observed": (
+            f"at least {OBSERVED_MIN_H} hours in which every replica answered {ANSWERED_MIN:.0%} of the time (three"
+            " days and nights; confidence is lower below a week; ours)"
+        ),
+        "replicas": (
+            f"their number is the same in {STEADY_MIN:.0%} of the hours (an autoscaler adds and removes its own); of"
+            f" more than {REDUNDANT}, {REDUNDANT} remain"
+        ),
+        "fits": (
+            f"KV caches of all replicas together, and the busy time of their GPUs, fill at most {FULL:.0%} of the"
+            f" remaining replicas in {QUANTILE:.0%} of the hours (each hour counts with its highest use of each cache;"
+            " answers one after another take as much time on fewer replicas; in batches they take less)"
+        ),
+        "smaller card": (
+            f"where no replica is spare: weights and KV cache in {QUANTILE:.0%} of the hours, times {NEED_MARGIN:g},"
+            f" fill at most {PEAK_MAX_SHARE:.0%} of its memory; its peak rate and bandwidth carry the busiest server at"
+            f" {FULL:.0%} busy"
+        ),
         "queue": f"no request waits in {QUANTILE:.0%} of the hours",
     },
     labels=(

@@ -130,12 +130,15 @@ LOW_EFFICIENCY = Rule(
     kinds=(waste.INEFFICIENT,),
     precedence=60,
     advice=tr(
-        "Put more work on each GPU, such as larger batches or several runs, or request fewer GPUs. If neither is possible, reply with the reason."
+        "Put more work on each GPU, such as larger batches or several runs, or request fewer GPUs. If neither is"
+        " possible, reply with the reason."
     ),
     history=HistoryNeed(gpu_hours=GPU_HOURS_MIN),
     thresholds={
-        "utilization": f"mean over the time in which its processes held GPUs of at most {EFFICIENCY_MAX:.0%} (Job Defense Shield; "
-        "GPUs that are reserved and have no process are not part of it)",
+        "utilization": (
+            f"mean over the time in which its processes held GPUs of at most {EFFICIENCY_MAX:.0%} (Job Defense Shield; "
+            "GPUs that are reserved and have no process are not part of it)"
+        ),
         "hours": f"more than {GPU_HOURS_MIN} GPU-hours (Job Defense Shield)",
         "share": f"at least {FLEET_SHARE_MIN:.0%} of all GPU-hours that processes held (Job Defense Shield)",
         "users": f"among the {TOP} users with the most GPU-hours (Job Defense Shield)",

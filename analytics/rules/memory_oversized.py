@@ -41,9 +41,16 @@ MEMORY_OVERSIZED = smaller_card_rule(
     memory_oversized_findings,
     precedence=20,
     thresholds={
-        "oversized": f"the card has at least {OVERSIZED:g} times the memory that is needed (the next smaller card has half)",
-        "utilization": f"above {IDLE_MAX_PCT:g} % for more than 5 % of the time: up to that `compute_oversized` says it",
-        "speed": "the smaller card reaches the FP16 and memory rates used for 95 % of the time (peak rates of the data sheets)",
+        "oversized": (
+            f"the card has at least {OVERSIZED:g} times the memory that is needed (the next smaller card has half)"
+        ),
+        "utilization": (
+            f"above {IDLE_MAX_PCT:g} % for more than 5 % of the time: up to that `compute_oversized` says it"
+        ),
+        "speed": (
+            "the smaller card reaches the FP16 and memory rates used for 95 % of the time (peak rates of the data"
+            " sheets)"
+        ),
     },
     labels=(label("gpu_util_p95_pct", "utilization {value} % or less for 95 % of the time"), *SMALLER_CARD_LABELS),
 )

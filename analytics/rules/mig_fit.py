@@ -110,11 +110,18 @@ MIG_FIT = Rule(
     per_host=True,
     history=WORKLOAD_HISTORY,
     thresholds={
-        "profile": "the first with an SM share of at least the 98th percentile of SM activity and with the memory needed "
-        "(1g: 1/7 and 1/8, 2g: 2/7 and 2/8, 3g: 3/7 and 4/8, 4g: 4/7 and 4/8; Kruize, NVIDIA MIG user guide)",
-        "one GPU": f"jobs on several GPUs and GPUs with {LINKED_BYTES_PER_S / 1e6:g} MB/s over NVLink in any hour are left out "
-        "(instances have neither NVLink nor peer access)",
-        "SM activity": "means of rows over the time with a kernel in them; where only they say that it fits, confidence is low (ours)",
+        "profile": (
+            "the first with an SM share of at least the 98th percentile of SM activity and with the memory needed "
+            "(1g: 1/7 and 1/8, 2g: 2/7 and 2/8, 3g: 3/7 and 4/8, 4g: 4/7 and 4/8; Kruize, NVIDIA MIG user guide)"
+        ),
+        "one GPU": (
+            f"jobs on several GPUs and GPUs with {LINKED_BYTES_PER_S / 1e6:g} MB/s over NVLink in any hour are left out"
+            " (instances have neither NVLink nor peer access)"
+        ),
+        "SM activity": (
+            "means of rows over the time with a kernel in them; where only they say that it fits, confidence is low"
+            " (ours)"
+        ),
         "saving": "none by itself: only a packing that frees whole cards saves (ours)",
         **PEAK_THRESHOLDS,
         **NEED_THRESHOLDS,

@@ -71,7 +71,9 @@ NEVER_USED = Rule(
     per_host=True,
     history=HistoryNeed(setting="never_used_min_ms"),
     thresholds={
-        "findings.never_used_min": "7 d of observed time, a setting (a whole week, so that a weekend alone is no surplus)"
+        "findings.never_used_min": (
+            "7 d of observed time, a setting (a whole week, so that a weekend alone is no surplus)"
+        )
     },
     labels=(label("observed_gpu_hours", "{value} GPU-hours observed"),),
     find=never_used_findings,

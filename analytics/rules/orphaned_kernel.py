@@ -45,7 +45,8 @@ ORPHANED_KERNEL = Rule(
     precedence=5,
     of_machine=True,
     advice=tr(
-        "No process is on the GPU, but it reports kernels. Drain the host and reset the GPU with `nvidia-smi --gpu-reset`."
+        "No process is on the GPU, but it reports kernels. Drain the host and reset the GPU with `nvidia-smi"
+        " --gpu-reset`."
     ),
     history=HistoryNeed(7 * MINUTE_MS),
     thresholds={

@@ -31,7 +31,8 @@ USED_FROM_PCT = 5.0
 MIN_MS = 61 * MINUTE_MS
 
 _COUNTED = tr(
-    "the allocation has a number of GPUs and does not name them; these GPUs are inferred, because the job was never observed on them"
+    "the allocation has a number of GPUs and does not name them; these GPUs are inferred, because the job was never"
+    " observed on them"
 )
 
 
@@ -96,11 +97,15 @@ PARTIAL_USE = Rule(
     precedence=40,
     history=HistoryNeed(MIN_MS),
     thresholds={
-        "unused": f"mean utilization over the job's whole time under {UNUSED_BELOW_PCT} % (loading libraries takes seconds)",
+        "unused": (
+            f"mean utilization over the job's whole time under {UNUSED_BELOW_PCT} % (loading libraries takes seconds)"
+        ),
         "used": f"another GPU of the job with a mean of at least {USED_FROM_PCT:g} % (more than a start-up)",
         "job time": f"at least {MIN_MS // MINUTE_MS} min beside working GPUs (Job Defense Shield looks from 61 min on)",
-        "counted": "of GPUs that an allocation counts and does not name: those that neither the job nor work of no known job was seen on, "
-        f"if as many were free for {KNOWN_MIN:.0%} of its time (ours)",
+        "counted": (
+            "of GPUs that an allocation counts and does not name: those that neither the job nor work of no known job"
+            f" was seen on, if as many were free for {KNOWN_MIN:.0%} of its time (ours)"
+        ),
         "known": f"utilization known for at least {KNOWN_MIN:.0%} of the job's time on the GPU",
     },
     labels=(

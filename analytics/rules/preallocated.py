@@ -129,8 +129,10 @@ PREALLOCATED = Rule(
     history=HistoryNeed(RUN_MIN_MS),
     thresholds={
         "preallocated": NEED_THRESHOLDS["preallocated"],
-        "need": "weights and the used share of the KV cache times 1.15, where the server's metrics and the model's name tell; "
-        f"a cache used to {FULL_CACHE_RATIO:.0%} and more is no reserve",
+        "need": (
+            "weights and the used share of the KV cache times 1.15, where the server's metrics and the model's name"
+            f" tell; a cache used to {FULL_CACHE_RATIO:.0%} and more is no reserve"
+        ),
         **WORK_THRESHOLDS,
     },
     labels=(
@@ -189,7 +191,8 @@ class Quantised:
     def sentences(self) -> list[Sentence]:
         """Return what would fit, at which loss, and the saving."""
         fits = tr(
-            "with weights of {bits} bits the need is {need}, which {card} holds (published loss on Llama 3.1: {loss}; arXiv 2411.02355)",
+            "with weights of {bits} bits the need is {need}, which {card} holds (published loss on Llama 3.1: {loss};"
+            " arXiv 2411.02355)",
             bits=self.bits,
             need=Bytes(self.need_bytes),
             card=self.offer.model or self.offer.card.name,
@@ -228,12 +231,14 @@ def _without_metrics(framework: str, *, serves: bool) -> list[str]:
     if serves:
         return [
             tr(
-                "an inference server preallocates its cache at the start; let the agent read its metrics (serving.endpoints) to see the need"
+                "an inference server preallocates its cache at the start; let the agent read its metrics"
+                " (serving.endpoints) to see the need"
             )
         ]
     return [
         tr(
-            "{framework} preallocates this much by default; start the workload once with that variable set to see the need",
+            "{framework} preallocates this much by default; start the workload once with that variable set to see the"
+            " need",
             framework=framework,
         )
     ]

@@ -110,13 +110,27 @@ RELEASABLE_POOL = Rule(
     precedence=10,
     history=HistoryNeed(HISTORY_MIN_DAYS * DAY_MS),
     thresholds={
-        "demand": f"GPUs that worked within the last {RECENT_MS // MINUTE_MS} min, that users keep, or that queued jobs could have used: the most at once in "
-        "an hour (ours)",
-        "reserve": f"N - ceil(Q(demand) * {1 + MARGIN:g} * (1 + 1/days)) over up to {PEAK_DAYS} days and, if that is more, of the last 7 "
-        "(facts of the field; the last week is ours); no fewer stay than the forecast of the next quarter needs",
-        "quantile": f"{QUANTILE:g}, {QUANTILE_PROD:g} for pools with `prod` in their name, 1 where an earlier estimate fell short by more than its reserve (ours)",
-        "history": f"at least {HISTORY_MIN_DAYS} days of hours in which at most {UNKNOWN_MAX:.0%} of the pool was unknown (a whole week)",
-        "back-test": f"over the last {TESTED_WEEKS} weeks, high confidence needs no shortfall, medium one within the reserve (facts of the field)",
+        "demand": (
+            f"GPUs that worked within the last {RECENT_MS // MINUTE_MS} min, that users keep, or that queued jobs could"
+            " have used: the most at once in an hour (ours)"
+        ),
+        "reserve": (
+            f"N - ceil(Q(demand) * {1 + MARGIN:g} * (1 + 1/days)) over up to {PEAK_DAYS} days and, if that is more, of"
+            " the last 7 (facts of the field; the last week is ours); no fewer stay than the forecast of the next"
+            " quarter needs"
+        ),
+        "quantile": (
+            f"{QUANTILE:g}, {QUANTILE_PROD:g} for pools with `prod` in their name, 1 where an earlier estimate fell"
+            " short by more than its reserve (ours)"
+        ),
+        "history": (
+            f"at least {HISTORY_MIN_DAYS} days of hours in which at most {UNKNOWN_MAX:.0%} of the pool was unknown (a"
+            " whole week)"
+        ),
+        "back-test": (
+            f"over the last {TESTED_WEEKS} weeks, high confidence needs no shortfall, medium one within the reserve"
+            " (facts of the field)"
+        ),
         "pool": f"at least {POOL_MIN_GPUS} GPUs (one whole host; of fewer, rules on single GPUs say it all; ours)",
     },
     labels=(Label(_KEYS, _release_words),),

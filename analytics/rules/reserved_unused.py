@@ -71,7 +71,10 @@ RESERVED_UNUSED = Rule(
     history=HistoryNeed(setting="held_min_ms"),
     thresholds={
         "of a job": "allocated to a Slurm job or pod, without a process for at least findings.held_min (as `held`)",
-        "standing": f"any other allocation: without a process for at least {format_duration(STANDING_MIN_MS)} (longer than a weekend; ours)",
+        "standing": (
+            f"any other allocation: without a process for at least {format_duration(STANDING_MIN_MS)} (longer than a"
+            " weekend; ours)"
+        ),
     },
     labels=(label("accounts", "accounts {value}"),),
     find=reserved_unused_findings,

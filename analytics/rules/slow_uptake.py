@@ -81,9 +81,18 @@ SLOW_UPTAKE = Rule(
     history=HistoryNeed(START_MS + FIRST_USE_MAX_DAYS * DAY_MS),
     thresholds={
         "first use": f"no process within {FIRST_USE_MAX_DAYS} days of being first seen (as `never_used`)",
-        "ramp": f"no day with {RAMP_SHARE:.0%} of the fleet's mean activity within {RAMP_MAX_DAYS} days (half the mean; two weeks are ours)",
-        "fleet": f"the ramp is judged where the GPUs that were there before were active for at least {FLEET_MEAN_MIN:.0%} of the time (ours)",
-        "added": f"first seen more than {START_MS // HOUR_MS} h after the lake's first row (what was there from the start is not new)",
+        "ramp": (
+            f"no day with {RAMP_SHARE:.0%} of the fleet's mean activity within {RAMP_MAX_DAYS} days (half the mean; two"
+            " weeks are ours)"
+        ),
+        "fleet": (
+            f"the ramp is judged where the GPUs that were there before were active for at least {FLEET_MEAN_MIN:.0%} of"
+            " the time (ours)"
+        ),
+        "added": (
+            f"first seen more than {START_MS // HOUR_MS} h after the lake's first row (what was there from the start is"
+            " not new)"
+        ),
     },
     labels=(
         counted("gpus_added", "{number} {GPU|GPUs} added"),

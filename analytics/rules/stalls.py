@@ -121,16 +121,24 @@ STALLS = Rule(
     kinds=(waste.INEFFICIENT,),
     precedence=40,
     advice=tr(
-        "Find out what the workload waits for in its pauses, such as checkpoints or evaluation, and shorten them. If that is not possible, reply with the reason."
+        "Find out what the workload waits for in its pauses, such as checkpoints or evaluation, and shorten them. If"
+        " that is not possible, reply with the reason."
     ),
     history=HistoryNeed(COUNT_MIN * STALL_MIN_MS),
     thresholds={
-        "length": f"{STALL_MIN_MS // SECOND_MS} s to {STALL_MAX_MS // MINUTE_MS} min without a kernel on every GPU of the job "
-        "(shorter ones come from input, longer ones are idle intervals)",
-        "period": f"intervals with a coefficient of variation under {PERIOD_CV_MAX} (requests come at random, near 1; a loop does not)",
+        "length": (
+            f"{STALL_MIN_MS // SECOND_MS} s to {STALL_MAX_MS // MINUTE_MS} min without a kernel on every GPU of the job"
+            " (shorter ones come from input, longer ones are idle intervals)"
+        ),
+        "period": (
+            f"intervals with a coefficient of variation under {PERIOD_CV_MAX} (requests come at random, near 1; a loop"
+            " does not)"
+        ),
         "count": f"at least {COUNT_MIN} of them",
-        "share": f"{SHARE_MIN:.0%} to {SHARE_MAX:.0%} of the job's time (checkpoints cost 1 to 5 % where they are tuned; more than half "
-        "is a job that waits for a clock)",
+        "share": (
+            f"{SHARE_MIN:.0%} to {SHARE_MAX:.0%} of the job's time (checkpoints cost 1 to 5 % where they are tuned;"
+            " more than half is a job that waits for a clock)"
+        ),
         "work": f"mean utilization of {WORK_FROM_PCT:g} % or more in between (training, not requests)",
     },
     labels=(

@@ -46,12 +46,16 @@ STRAGGLER = Rule(
     kinds=(waste.STALLED,),
     precedence=20,
     advice=tr(
-        "Find out what the working rank does alone, such as an evaluation or slow input, and share it among the ranks. If that is not possible, reply with the reason."
+        "Find out what the working rank does alone, such as an evaluation or slow input, and share it among the ranks."
+        " If that is not possible, reply with the reason."
     ),
     history=HistoryNeed(7 * MINUTE_MS),
     thresholds={
         **STALLED_THRESHOLDS,
-        "works": f"another GPU of the job works for at least {WORKS_MIN_MS // MINUTE_MS} min and {WORKS_MIN_SHARE:.0%} of the stall, or a process of the job on a GPU that does not spin uses {BUSY_CPU_PCT:g} % of one CPU (ours)",
+        "works": (
+            f"another GPU of the job works for at least {WORKS_MIN_MS // MINUTE_MS} min and {WORKS_MIN_SHARE:.0%} of"
+            f" the stall, or a process of the job on a GPU that does not spin uses {BUSY_CPU_PCT:g} % of one CPU (ours)"
+        ),
     },
     labels=(*STALLED_LABELS, label("working_gpus", "they wait for {value}")),
     find=straggler_findings,

@@ -143,11 +143,19 @@ THROTTLED = Rule(
     history=HistoryNeed(ACTIVE_HOURS_MIN * HOUR_MS),
     thresholds={
         "heat": f"more than {SHARE_MIN:.0%} of the active time (heat is a fault at any load)",
-        "brake": f"more than {SHARE_MIN:.0%} of the active time by power while the mean draw is below {CAP_POWER_FROM:.0%} of the limit",
-        "cap": f"more than {CAP_SHARE_MIN:.0%} of the active time at the limit, and clocks {CAP_CLOCK_LOST_MIN:.0%} below those of the "
-        "model's fastest GPU (a cap at full load is normal on many cards)",
+        "brake": (
+            f"more than {SHARE_MIN:.0%} of the active time by power while the mean draw is below {CAP_POWER_FROM:.0%}"
+            " of the limit"
+        ),
+        "cap": (
+            f"more than {CAP_SHARE_MIN:.0%} of the active time at the limit, and clocks {CAP_CLOCK_LOST_MIN:.0%} below"
+            " those of the model's fastest GPU (a cap at full load is normal on many cards)"
+        ),
         "sync": f"more than {SHARE_MIN:.0%} of the active time by another GPU of the boost group",
-        "active": f"hours of at least {ACTIVE_FROM_PCT:g} % utilization, {ACTIVE_HOURS_MIN} of them on a GPU (no verdict from a short test)",
+        "active": (
+            f"hours of at least {ACTIVE_FROM_PCT:g} % utilization, {ACTIVE_HOURS_MIN} of them on a GPU (no verdict from"
+            " a short test)"
+        ),
     },
     labels=(
         label("cause", "slowed down by {value}", words_for(_CAUSES)),

@@ -261,7 +261,8 @@ class Follower:
         marker = require_marker(self.lake)
         if self._lake_id not in {"", marker.id}:
             raise NoLakeError(
-                f"the lake at {self.lake.root} is not the same as before: its id is {marker.id}, and was {self._lake_id}",
+                f"the lake at {self.lake.root} is not the same as before: its id is {marker.id}, and was"
+                f" {self._lake_id}",
                 "mount the right lake, or restart the follower",
             )
         self._lake_id = marker.id
@@ -301,7 +302,8 @@ class Follower:
         if offset_ms is not None and abs(offset_ms) >= _CLOCKS_APART_MS:
             apart = format_duration(abs(offset_ms) // SECOND_MS * SECOND_MS)
             self.say(
-                f"the server's clock is {apart} {'ahead of' if offset_ms > 0 else 'behind'} this host's; the server's counts"
+                f"the server's clock is {apart} {'ahead of' if offset_ms > 0 else 'behind'} this host's; the server's"
+                " counts"
             )
 
     def _add_chunk(self, _: ReadChunk) -> None:

@@ -142,7 +142,10 @@ def _clock(offset_ms: int | None) -> str:
 
 def _resumed_lines(done: ScrapedImport) -> Iterator[str]:
     if done.read_from_ms > done.wish.since_ms:
-        yield f"resumed   at {format_ms(done.read_from_ms)}: an earlier run has read the time before (--restart reads it again)"
+        yield (
+            f"resumed   at {format_ms(done.read_from_ms)}: an earlier run has read the time before (--restart reads it"
+            " again)"
+        )
 
 
 def _gpu_lines(totals: ReadTotals) -> Iterator[str]:
@@ -163,7 +166,10 @@ def _server_lines(totals: ReadTotals) -> Iterator[str]:
     if totals.servers:
         yield f"servers   {count(len(totals.servers), 'inference server')} ({', '.join(sorted(totals.engines))})"
     if without := _servers_without_gpu(totals):
-        yield f"          {without:,} without a known GPU: no allocation names the GPUs of the pod (label `pod` of the GPU exporter)"
+        yield (
+            f"          {without:,} without a known GPU: no allocation names the GPUs of the pod (label `pod` of the"
+            " GPU exporter)"
+        )
 
 
 def _servers_without_gpu(totals: ReadTotals) -> int:

@@ -49,7 +49,8 @@ ABSENCES = (
     Absence(
         "power",
         ("gpu.power_w", "gpu.energy_mj"),
-        "no energy and no cost of it, and nothing confirms that a GPU stayed idle between two scrapes: idle time is a range",
+        "no energy and no cost of it, and nothing confirms that a GPU stayed idle between two scrapes: idle time is a"
+        " range",
     ),
     Absence(
         "energy counter",
@@ -60,7 +61,8 @@ ABSENCES = (
     Absence(
         "SM activity",
         ("gpu.sm_active_pct",),
-        "how much of a busy GPU is used is unknown: work that keeps a few of its SMs busy looks like work that fills it",
+        "how much of a busy GPU is used is unknown: work that keeps a few of its SMs busy looks like work that"
+        " fills it",
         beside=("gpu.gpu_util_pct",),
     ),
     Absence(
@@ -336,7 +338,10 @@ def check_text(found: Recognised, width: int = PAGE_COLUMNS, values: ReadValues 
 
 def _value_lines(values: ReadValues, width: int) -> Iterator[str]:
     yield ""
-    yield f"Values that cannot be true together, of {count(values.gpus, 'GPU')}: {'' if any(values.contradictory) else 'none'}".rstrip()
+    yield (
+        f"Values that cannot be true together, of {count(values.gpus, 'GPU')}:"
+        f" {'' if any(values.contradictory) else 'none'}".rstrip()
+    )
     for each in values.contradictory:
         yield from wrap(f"{each}.", width, "  ", "    ")
 

@@ -90,13 +90,15 @@ def _counted_notes(found: Sequence[ListedAllocation], window: Window, measured_m
         )
     if to_come := sum(each.end is not None and each.end > measured_ms for each in found):
         yield tr_many(
-            "{number} {allocation ends|allocations end} after the newest sample: {its|their} GPU-hours count up to {until}.",
+            "{number} {allocation ends|allocations end} after the newest sample: {its|their} GPU-hours count up to"
+            " {until}.",
             to_come,
             until=until,
         )
     if shares := sum(each.gpu_share_ratio is not None for each in found):
         yield tr_many(
-            "{number} {allocation has|allocations have} a share of {its|their} GPUs: {its|their} GPU-hours count that share.",
+            "{number} {allocation has|allocations have} a share of {its|their} GPUs: {its|their} GPU-hours count that"
+            " share.",
             shares,
         )
 
@@ -149,7 +151,8 @@ def allocation_sums(found: Sequence[ListedAllocation], group: str) -> Table | No
         share=Share(ratio(accounted_ms, total_ms)),
     )
     utilization = tr(
-        "Utilization is the last reading of each task, and at most the highest one: not an average over time. No such figure is in the ledger."
+        "Utilization is the last reading of each task, and at most the highest one: not an average over time. No such"
+        " figure is in the ledger."
     )
     unknown = sum(each.gpu_ms is None for each in found)
     of_unknown_size = tr_many("{number} {allocation|allocations} of unknown size {is|are} not in the sums.", unknown)
@@ -337,7 +340,8 @@ def _check_notes(checked: Checked) -> Iterator[str]:
     )
     if checked.running and checked.as_of_ms is not None and checked.as_of_ms < checked.until_ms:
         yield tr_many(
-            "{number} imported {allocation was|allocations were} running at the last import ({moment}) and {counts|count} as still running: import again.",
+            "{number} imported {allocation was|allocations were} running at the last import ({moment}) and"
+            " {counts|count} as still running: import again.",
             checked.running,
             moment=Moment(checked.as_of_ms),
         )

@@ -67,7 +67,8 @@ def workload_table(found: pl.DataFrame) -> Table:
         name="sizes",
         title=tr("Memory and activity against the cards"),
         question=tr(
-            "Which workloads use a card that is larger than they need? One mark per job; for processes without a job, one mark per GPU."
+            "Which workloads use a card that is larger than they need? One mark per job; for processes without a job,"
+            " one mark per GPU."
         ),
         headline="",
         columns=(
@@ -133,7 +134,8 @@ def _notes(found: pl.DataFrame, known: pl.DataFrame) -> Iterator[str]:
         yield tr_many("The chart leaves out {number} {workload|workloads} whose memory is not known.", no_memory)
     if idle:
         yield tr_many(
-            "The chart leaves out {number} {workload|workloads}: no full hour has more than mean values of {its|their} activity.",
+            "The chart leaves out {number} {workload|workloads}: no full hour has more than mean values of {its|their}"
+            " activity.",
             idle,
         )
     if known.height > _DRAWN:
@@ -144,7 +146,8 @@ def _notes(found: pl.DataFrame, known: pl.DataFrame) -> Iterator[str]:
     if known.height > _LISTED:
         yield tr("The table lists the first {number} of {all}.", number=_LISTED, all=known.height)
     yield tr(
-        "Activity is the level not exceeded for 95 % of the time. Hollow marks: SM activity was not measured, so the chart uses the time with any kernel, which is never less."
+        "Activity is the level not exceeded for 95 % of the time. Hollow marks: SM activity was not measured, so the"
+        " chart uses the time with any kernel, which is never less."
     )
     yield tr("A larger mark means more GPU-hours.")
 

@@ -70,7 +70,8 @@ def card_use_note(total: CardUse | None) -> tuple[str, ...]:
         return ()
     return (
         tr(
-            "The share of peak is known for {peak} of the busy time, tensor activity for {tensor}. Time without tensor cores has less than {least} % tensor activity.",
+            "The share of peak is known for {peak} of the busy time, tensor activity for {tensor}. Time without tensor"
+            " cores has less than {least} % tensor activity.",
             peak=Share(total.peak_measured_share),
             tensor=Share(total.tensor_measured_share),
             least=Number(TENSOR_USED_FROM_PCT),

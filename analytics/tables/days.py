@@ -54,7 +54,8 @@ def days(breakdown: Breakdown, annotations: Sequence[Annotation] = ()) -> Table:
         lines=tuple(annotation_lines(annotations)),
         notes=(
             tr(
-                "GPU-hours; days are those of {zone}. Unused: unallocated, allocated but unused, held idle, and stalled, as a share of the observed time.",
+                "GPU-hours; days are those of {zone}. Unused: unallocated, allocated but unused, held idle, and"
+                " stalled, as a share of the observed time.",
                 zone=str(breakdown.zone),
             ),
             *sampled_note(each.totals for each in bins),

@@ -38,16 +38,19 @@ def demand_curve(report: Report) -> Table:
         name="demand",
         title=tr("Allocated and busy GPUs"),
         question=tr(
-            "How many GPUs are allocated or busy at once, and for how long? The peak of each whole hour, the highest hour first."
+            "How many GPUs are allocated or busy at once, and for how long? The peak of each whole hour, the highest"
+            " hour first."
         ),
-        headline=tr(
-            "At most {allocated} of {there} GPUs were allocated at once, and at most {working} were busy.",
-            allocated=Number(levels["allocated"]),
-            there=Number(there),
-            working=Number(levels["working"]),
-        )
-        if hours.height
-        else tr("The window has no whole hour that was observed."),
+        headline=(
+            tr(
+                "At most {allocated} of {there} GPUs were allocated at once, and at most {working} were busy.",
+                allocated=Number(levels["allocated"]),
+                there=Number(there),
+                working=Number(levels["working"]),
+            )
+            if hours.height
+            else tr("The window has no whole hour that was observed.")
+        ),
         columns=(
             column("gpus", tr("GPUs at once"), "number", lambda level: Number(level, 0 if level == int(level) else 1)),
             hours_column("allocated", tr("hours with at least this many allocated")),

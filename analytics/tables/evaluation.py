@@ -95,7 +95,9 @@ def _rules(found: Evaluation) -> Table:
         notes=(
             *([not_judged] if unwatched else []),
             tr(
-                "A finding is right if no label contradicts it: the rule should find its GPUs, and the GPUs to reclaim could be reclaimed. A label against a rule counts if it covers {share} of the finding's time. Found: the GPUs that a label expects from the rule and that one of its findings names.",
+                "A finding is right if no label contradicts it: the rule should find its GPUs, and the GPUs to reclaim"
+                " could be reclaimed. A label against a rule counts if it covers {share} of the finding's time. Found:"
+                " the GPUs that a label expects from the rule and that one of its findings names.",
                 share=Share(LABELLED_MIN, 0),
             ),
         ),
@@ -167,7 +169,8 @@ def _promises(found: Evaluation) -> Table:
         notes=(
             *([named] if recall.judged else []),
             tr(
-                "The label at the last moment of the window counts. A GPU counts once per window and confidence. The releasable GPUs of a pool are a number and are not judged by single GPUs."
+                "The label at the last moment of the window counts. A GPU counts once per window and confidence. The"
+                " releasable GPUs of a pool are a number and are not judged by single GPUs."
             ),
         ),
     )
@@ -230,12 +233,15 @@ def _states(found: Evaluation) -> Table:
         ),
         rows=states.labels,
         notes=(
-            tr(
-                "GPU-hours by label and by the ledger's state. Time that was not observed is not judged. Used: low or active. Unused: free, reserved or held."
-            ),
-        )
-        if states.labels
-        else (),
+            (
+                tr(
+                    "GPU-hours by label and by the ledger's state. Time that was not observed is not judged. Used: low"
+                    " or active. Unused: free, reserved or held."
+                ),
+            )
+            if states.labels
+            else ()
+        ),
     )
 
 

@@ -40,7 +40,8 @@ def gang_staircase(found: tuple[Gang, ...], totals: Totals) -> Table:
         name="gangs",
         title=tr("Job sizes that could start"),
         question=tr(
-            "Unallocated GPUs can be scattered over hosts. How often were there enough, and how often could a job have used them together?"
+            "Unallocated GPUs can be scattered over hosts. How often were there enough, and how often could a job have"
+            " used them together?"
         ),
         headline=_headline(found),
         columns=(
@@ -55,7 +56,8 @@ def gang_staircase(found: tuple[Gang, ...], totals: Totals) -> Table:
         chart=_chart(found),
         notes=(
             tr(
-                "“Now” is the end of the window. A job needs GPUs of one model in one pool: on one host if the host has enough, or else on whole unallocated hosts. MIG instances do not count."
+                "“Now” is the end of the window. A job needs GPUs of one model in one pool: on one host if the host has"
+                " enough, or else on whole unallocated hosts. MIG instances do not count."
             ),
             *sampled_note([totals]),
         ),
@@ -96,7 +98,8 @@ def _headline(found: Sequence[Gang]) -> str:
     if apart < _SCATTERED_FROM:
         return tr("{now}; unallocated GPUs were nearly always usable together.", now=now)
     return tr(
-        "{now}. Enough GPUs for a job of {size} were unallocated for {free} of the time, and usable together for {start}.",
+        "{now}. Enough GPUs for a job of {size} were unallocated for {free} of the time, and usable together for"
+        " {start}.",
         now=now,
         size=gang.size,
         free=Share(gang.free_share),

@@ -37,7 +37,9 @@ def goals(history: WeekHistory | None) -> Table | None:
         rows=tuple(found),
         notes=(
             tr(
-                "“Now” is the latest complete week that was fully observed. On track: the middle half of the changes between any two of the last 13 such weeks reaches the goal in time. A deadline further ahead than these weeks reach back has no outlook."
+                "“Now” is the latest complete week that was fully observed. On track: the middle half of the changes"
+                " between any two of the last 13 such weeks reaches the goal in time. A deadline further ahead than"
+                " these weeks reach back has no outlook."
             ),
         ),
         wide=True,

@@ -63,7 +63,9 @@ def where_it_went(spans: pl.DataFrame) -> str:
     """Return how the time of the given ledger rows was used, and its observed share."""
     totals = totals_of(spans)
     sentence = tr(
-        "{unused} of {observed} observed GPU-hours were not used: {free} unallocated, {reserved} allocated but unused, {held} held idle, {stalled} stalled; {active} were busy, {low} at low use, {unavailable} down. {coverage} of the time was observed.",
+        "{unused} of {observed} observed GPU-hours were not used: {free} unallocated, {reserved} allocated but unused,"
+        " {held} held idle, {stalled} stalled; {active} were busy, {low} at low use, {unavailable} down. {coverage} of"
+        " the time was observed.",
         unused=GpuHours(totals.unused_ms),
         observed=GpuHours(totals.observed_ms),
         **{state: GpuHours(spent_ms) for state, spent_ms in totals.state_ms.items()},

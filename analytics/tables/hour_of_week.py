@@ -43,7 +43,8 @@ def hour_of_week(found: HoursOfWeek | None, totals: Totals, zone: tzinfo) -> Tab
         name="hours",
         title=tr("The hours of the week"),
         question=tr(
-            "When could other workloads run? Unused share of the observed GPU time by hour of the week, in local time ({zone}).",
+            "When could other workloads run? Unused share of the observed GPU time by hour of the week, in local time"
+            " ({zone}).",
             zone=str(zone),
         ),
         headline=_headline(found) if found is not None else tr("Nothing was observed."),

@@ -80,12 +80,14 @@ def _headline(ledger: LedgerFigures) -> str:
     held, observed_ms = ledger.sensitivity, totals.observed_ms
     if not totals.state_ms["held"]:
         return tr(
-            "No GPU was held idle. Utilization was 0 % for {half} of the observed time in intervals of at least 30 min, and for {two} in intervals of at least 120 min.",
+            "No GPU was held idle. Utilization was 0 % for {half} of the observed time in intervals of at least 30 min,"
+            " and for {two} in intervals of at least 120 min.",
             half=Share(ratio(idle.idle_interval_ms["30m"], observed_ms)),
             two=Share(ratio(idle.idle_interval_ms["120m"], observed_ms)),
         )
     return tr(
-        "GPUs were held idle for {half} GPU-hours in intervals of at least 30 min, and for {two} in intervals of at least 120 min.",
+        "GPUs were held idle for {half} GPU-hours in intervals of at least 30 min, and for {two} in intervals of at"
+        " least 120 min.",
         half=Number(held[30], 1),
         two=Number(held[120], 1),
     )

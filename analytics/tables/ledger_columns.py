@@ -222,7 +222,10 @@ LEDGER_COLUMNS = (
         "unplaced_gpu_hours",
         "gpu_hours",
         "unplaced_ms",
-        about="Allocated, on GPUs that are not known: `free` where no process shows. Null for a part of the fleet or a team.",
+        about=(
+            "Allocated, on GPUs that are not known: `free` where no process shows. Null for a part of the fleet or a"
+            " team."
+        ),
     ),
     record_column("money", _MONEY, about="Money of the window."),
     record_column("energy", _ENERGY, "money", "Energy of the window."),

@@ -65,10 +65,12 @@ def how_made(heading: Heading) -> Table:
         headline=tr("Shares refer to the observed time. The states add up to the total, to the millisecond."),
         lines=(
             tr(
-                "A sample counts for the time up to the next sample, at most three intervals. The remaining time is not observed."
+                "A sample counts for the time up to the next sample, at most three intervals. The remaining time is not"
+                " observed."
             ),
             tr(
-                "Held idle: a process on the GPU and no kernel for at least {held}. Low use: a mean utilization below {low} % over the interval.",
+                "Held idle: a process on the GPU and no kernel for at least {held}. Low use: a mean utilization below"
+                " {low} % over the interval.",
                 held=Span(settings.idle_after_ms),
                 low=Number.as_given(settings.low_below_pct),
             ),

@@ -71,7 +71,8 @@ def _notes(money: Money) -> Iterator[str]:
     listed = {gpu for each in money.basis if each.price and each.price.origin == "catalog" for gpu in each.names}
     if listed:
         yield tr_many(
-            "{number} {GPU has a|GPUs have} public on-demand {price|prices}, which {is|are} not what you pay: set your own {price|prices} in money.prices.",
+            "{number} {GPU has a|GPUs have} public on-demand {price|prices}, which {is|are} not what you pay: set your"
+            " own {price|prices} in money.prices.",
             len(listed),
         )
     if money.needs_exchange:

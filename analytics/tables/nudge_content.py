@@ -180,29 +180,35 @@ _INTROS = {
         "fallow observes how the GPUs of this site are used. The following GPUs are yours and seem to do no work."
     ),
     RIGHT_SIZE: tr(
-        "fallow observes how the GPUs of this site are used. The following workloads of yours need less than the GPUs they have."
+        "fallow observes how the GPUs of this site are used. The following workloads of yours need less than the GPUs"
+        " they have."
     ),
     TUNE: tr(
         "fallow observes how the GPUs of this site are used. The following workloads of yours use little of their GPUs."
     ),
 }
 _INTRO_OF_SEVERAL = tr(
-    "fallow observes how the GPUs of this site are used. Some of your GPUs seem to do no work, or less than they could. Each one is listed with a recommendation."
+    "fallow observes how the GPUs of this site are used. Some of your GPUs seem to do no work, or less than they could."
+    " Each one is listed with a recommendation."
 )
 _FAULTS = tr(
-    "fallow found the following faults of the machines. The users of the GPUs get no message, because they cannot fix them."
+    "fallow found the following faults of the machines. The users of the GPUs get no message, because they cannot fix"
+    " them."
 )
 _OF_OPERATORS = tr(
-    "fallow has the following recommendations that only operators can carry out. Each GPU is listed once, and its users get no nudge about it."
+    "fallow has the following recommendations that only operators can carry out. Each GPU is listed once, and its users"
+    " get no nudge about it."
 )
 _ANSWER_BY_LINK = tr("The links work without an account, each for one answer. You can also reply to this mail.")
 _ANSWER_BY_MAIL = tr(
-    "If you need the GPUs, reply to this mail with the day until which you need them. If you released them, reply as well."
+    "If you need the GPUs, reply to this mail with the day until which you need them. If you released them, reply as"
+    " well."
 )
 _ANSWER_OF_CHANGES = tr("To explain the situation or to report what you did, reply to this mail.")
 _ANSWER_OF_OPERATORS = tr("Acknowledge what you have handled: fallow then sends no further nudge about it.")
 _END = tr(
-    "You get this mail because a GPU was allocated to you or ran your processes. To stop these mails, reply to this one."
+    "You get this mail because a GPU was allocated to you or ran your processes. To stop these mails, reply to this"
+    " one."
 )
 _END_OF_OPERATORS = tr("You get this mail because the setting report.operators has this address.")
 

@@ -22,12 +22,7 @@ _DRAWN = 4
 
 def _hour(key: str, title: str) -> Column:
     return column(
-        key,
-        title,
-        "moment",
-        lambda window: WeekHour(window.weekday, getattr(window, key)),
-        key,
-        json_type="integer",
+        key, title, "moment", lambda window: WeekHour(window.weekday, getattr(window, key)), key, json_type="integer"
     )
 
 
@@ -60,23 +55,28 @@ def off_peak(windows: Sequence[OffPeak] | None, heading: Heading, ledger: Ledger
         shown=_LISTED,
         rest=tr_many("and {number} more {window|windows}", len(found) - _LISTED),
         chart=_chart(windows, pools[:_DRAWN]) if found else None,
-        chart_note=tr(
-            "The chart shows {shown} of {number} pools: the pools with the largest off-peak windows. The table on the page Release or order lists all pools.",
-            shown=_DRAWN,
-            number=len(pools),
-        )
-        if len(pools) > _DRAWN
-        else "",
-        notes=(
+        chart_note=(
             tr(
-                "The number is the GPUs that were not needed in nine of ten weeks. Hours are those of {zone}.",
-                zone=str(heading.zone),
-            ),
-            tr("Blank hours have no more room than usual, or were not observed enough."),
-            *sampled_note([ledger.summary.totals]),
-        )
-        if found
-        else (),
+                "The chart shows {shown} of {number} pools: the pools with the largest off-peak windows. The table on"
+                " the page Release or order lists all pools.",
+                shown=_DRAWN,
+                number=len(pools),
+            )
+            if len(pools) > _DRAWN
+            else ""
+        ),
+        notes=(
+            (
+                tr(
+                    "The number is the GPUs that were not needed in nine of ten weeks. Hours are those of {zone}.",
+                    zone=str(heading.zone),
+                ),
+                tr("Blank hours have no more room than usual, or were not observed enough."),
+                *sampled_note([ledger.summary.totals]),
+            )
+            if found
+            else ()
+        ),
         terms=(term("off-peak hours"),),
     )
 

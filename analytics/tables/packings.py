@@ -103,11 +103,13 @@ def _notes(found: Sequence[Packing]) -> Iterator[str]:
     if not found:
         return
     yield tr(
-        "The value of a packing is the price of the time that the moved workloads spent on the freed cards. Each workload counts once."
+        "The value of a packing is the price of the time that the moved workloads spent on the freed cards. Each"
+        " workload counts once."
     )
     if any(each.measured_by != SM_ACTIVITY for each in found):
         yield tr(
-            "Where SM activity was not measured, the time with any kernel is used instead. Test the packing, then measure."
+            "Where SM activity was not measured, the time with any kernel is used instead. Test the packing, then"
+            " measure."
         )
 
 
@@ -129,7 +131,10 @@ PACKING_COLUMNS = (
     fact(
         "saving",
         "money",
-        about="The price of the time that the moved works spent on the freed GPUs in the four complete weeks and the days since; null without a price.",
+        about=(
+            "The price of the time that the moved works spent on the freed GPUs in the four complete weeks and the days"
+            " since; null without a price."
+        ),
     ),
     fact("currency", "words", lambda packing: None if packing.saving is None else packing.currency),
     CONFIDENCE,
@@ -241,7 +246,8 @@ def _linked(gpu: str) -> LinkedCell:
 
 def _cards_notes(workloads: int) -> Iterator[str]:
     yield tr(
-        "Slowdown: the factor expected from what the workload uses, and the highest factor, if its kernels never overlap with its other work."
+        "Slowdown: the factor expected from what the workload uses, and the highest factor, if its kernels never"
+        " overlap with its other work."
     )
     yield tr("Before a card is split: drain it, and turn MIG on while nothing runs on it.")
     if workloads > _LISTED:

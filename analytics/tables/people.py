@@ -21,7 +21,8 @@ from analytics.tables.table import Column, Kind, StateBar, Table, column, fact
 
 _LISTED = 12
 RANK = tr(
-    "Rank 1 is the most efficient. The ranking compares users or teams with at least one GPU-hour on the same model; each is ranked on the model it used most."
+    "Rank 1 is the most efficient. The ranking compares users or teams with at least one GPU-hour on the same model;"
+    " each is ranked on the model it used most."
 )
 
 RANK_FACTS = (
@@ -187,7 +188,8 @@ def low_note(low_ms: float, low_by_sm_ms: float) -> list[str]:
         return []
     return [
         tr(
-            "{hours} GPU-hours of low use count as effective in proportion to their activity: SM activity for {share} of them, utilization for the others. The remainder is shown as low use.",
+            "{hours} GPU-hours of low use count as effective in proportion to their activity: SM activity for {share}"
+            " of them, utilization for the others. The remainder is shown as low use.",
             hours=GpuHours(low_ms),
             share=Share(by_sm),
         )

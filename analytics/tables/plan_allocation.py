@@ -132,16 +132,22 @@ def _indented_name(row: _OwnerRow) -> str:
 
 def _notes(found: FleetAllocation) -> Iterator[str]:
     yield tr(
-        "Rows are organisations (no mark), teams (·) and projects (··). Every row is the sum of the rows below it. Mean and maximum count GPUs at once. Effective, wasted and queue wait are GPU-hours. Effective and wasted add up to the allocated time. Median wait: the queue wait of a job. Wasted: GPUs that were held or reserved without use, and the unused part of low use. The project comes from the owners table, otherwise from the job's allocation, otherwise it is the account."
+        "Rows are organisations (no mark), teams (·) and projects (··). Every row is the sum of the rows below it. Mean"
+        " and maximum count GPUs at once. Effective, wasted and queue wait are GPU-hours. Effective and wasted add up"
+        " to the allocated time. Median wait: the queue wait of a job. Wasted: GPUs that were held or reserved without"
+        " use, and the unused part of low use. The project comes from the owners table, otherwise from the job's"
+        " allocation, otherwise it is the account."
     )
     yield from counted_note(found.open_ms)
     if not found.has_owners:
         yield tr(
-            "There is no owners table, so organisations, teams and quotas are unknown. Set `money.owners` to its path (docs/money.md)."
+            "There is no owners table, so organisations, teams and quotas are unknown. Set `money.owners` to its path"
+            " (docs/money.md)."
         )
     if not found.waits:
         yield tr(
-            "No job in this window has a submission time, so queue waits are unknown. Import jobs with `fallow allocations import slurm`, `kubernetes` or `csv`."
+            "No job in this window has a submission time, so queue waits are unknown. Import jobs with `fallow"
+            " allocations import slurm`, `kubernetes` or `csv`."
         )
     if found.seen is not None and round(found.seen, 3) < 1:
         yield tr(
@@ -180,7 +186,11 @@ def starving_table(found: FleetAllocation, *, on_page: bool = False) -> Table | 
         notes=(
             *((more,) if left else ()),
             tr(
-                "A team starves while its jobs wait and it has no more GPUs than its quota. A team hoards GPUs that it holds or reserves without use, in the pool for which the other team waits. A GPU-hour is in at most one pair, shared in proportion. The totals cover all that the one team waited for and the other left unused. A quota is hoarded if less than half of it was needed in 95 % of the hours. Its GPU-hours are quota, not GPUs: do not add them to the others."
+                "A team starves while its jobs wait and it has no more GPUs than its quota. A team hoards GPUs that it"
+                " holds or reserves without use, in the pool for which the other team waits. A GPU-hour is in at most"
+                " one pair, shared in proportion. The totals cover all that the one team waited for and the other left"
+                " unused. A quota is hoarded if less than half of it was needed in 95 % of the hours. Its GPU-hours are"
+                " quota, not GPUs: do not add them to the others."
             ),
         ),
         chart=_waits_and_unused(found),
@@ -208,14 +218,16 @@ def _waits_and_unused(found: FleetAllocation) -> Chart | None:
 def _starving_sentence(idle: list[StarvingPair], poolless_ms: float) -> str:
     if not idle and poolless_ms:
         return tr(
-            "Jobs waited for {hours} GPU-hours in an unknown pool. Whether other teams left as many unused there is unknown.",
+            "Jobs waited for {hours} GPU-hours in an unknown pool. Whether other teams left as many unused there is"
+            " unknown.",
             hours=GpuHours(poolless_ms),
         )
     if not idle:
         return tr("No team waited while another team left GPUs of the same pool unused.")
     first = idle[0]
     return tr(
-        "Teams waited for {hours} GPU-hours that other teams left unused in the same pool. {starves} waited for the most, {most}, while {hoards} hoarded.",
+        "Teams waited for {hours} GPU-hours that other teams left unused in the same pool. {starves} waited for the"
+        " most, {most}, while {hoards} hoarded.",
         hours=GpuHours(sum(each.gpu_ms for each in idle)),
         most=GpuHours(first.gpu_ms),
         starves=_owner_name(first.starves),

@@ -101,9 +101,15 @@ def carbon_sentence(found: Carbon) -> str:
     if total.co2_kg is None:
         return tr("The site drew {kwh} kWh for these GPUs. The grid's intensity is unknown in every hour.", kwh=drawn)
     return tr(
-        "The site drew {kwh} kWh for these GPUs, which caused {co2} kg of CO2. Idle GPUs caused {parked} kg: {held} held idle, stalled or allocated but unused, {free} unallocated."
-        if parts[FREE].energy.total_ms
-        else "The site drew {kwh} kWh for these GPUs, which caused {co2} kg of CO2: {held} kg while they were held idle, stalled or allocated but unused.",
+        (
+            "The site drew {kwh} kWh for these GPUs, which caused {co2} kg of CO2. Idle GPUs caused {parked} kg: {held}"
+            " held idle, stalled or allocated but unused, {free} unallocated."
+            if parts[FREE].energy.total_ms
+            else (
+                "The site drew {kwh} kWh for these GPUs, which caused {co2} kg of CO2: {held} kg while they were held"
+                " idle, stalled or allocated but unused."
+            )
+        ),
         kwh=drawn,
         co2=Number(total.co2_kg, 1),
         parked=Number((parts[HELD] + parts[FREE]).co2_kg, 1),
@@ -115,18 +121,22 @@ def carbon_sentence(found: Carbon) -> str:
 def _notes(found: Carbon) -> Iterator[str]:
     source = plain(found.intensity.source, NAME_MOST)
     yield tr(
-        "kWh: drawn by the GPUs, shown if known for 90 % of the time. CO2: of the energy that the site draws for the GPUs, with a PUE of {pue}, in hours of known intensity. Other: time that was not observed, broken GPUs, and GPUs split by MIG, whose counter covers all instances.",
+        "kWh: drawn by the GPUs, shown if known for 90 % of the time. CO2: of the energy that the site draws for the"
+        " GPUs, with a PUE of {pue}, in hours of known intensity. Other: time that was not observed, broken GPUs, and"
+        " GPUs split by MIG, whose counter covers all instances.",
         pue=Number.as_given(found.grid.pue),
     )
     if found.intensity.flat is not None:
         yield tr(
-            "Intensity: {number} g of CO2 per kWh in every hour ({source}). For hourly values, name a file (--intensity or plan.carbon).",
+            "Intensity: {number} g of CO2 per kWh in every hour ({source}). For hourly values, name a file (--intensity"
+            " or plan.carbon).",
             number=Number.as_given(found.intensity.flat),
             source=source,
         )
     elif found.mean_g_per_kwh is not None:
         yield tr(
-            "Intensity: {source}, known for {known} of the window's {hours} hours, {mean} g of CO2 per kWh on average. Missing hours stay unknown.",
+            "Intensity: {source}, known for {known} of the window's {hours} hours, {mean} g of CO2 per kWh on average."
+            " Missing hours stay unknown.",
             source=source,
             known=found.known_hours,
             hours=found.hours,
@@ -226,12 +236,16 @@ def parking_power(found: Carbon) -> Table | None:
         ),
         rows=found.parking,
         notes=(
-            tr(
-                "W: the mean over all cards of the model, by the ledger's energy. Extra: the energy of held cards beyond the power of unallocated cards, in this window. A year: a single card that is held idle all year instead of unallocated, with PUE, at the window's mean intensity."
-            ),
-        )
-        if found.parking
-        else (),
+            (
+                tr(
+                    "W: the mean over all cards of the model, by the ledger's energy. Extra: the energy of held cards"
+                    " beyond the power of unallocated cards, in this window. A year: a single card that is held idle"
+                    " all year instead of unallocated, with PUE, at the window's mean intensity."
+                ),
+            )
+            if found.parking
+            else ()
+        ),
     )
 
 
@@ -297,7 +311,8 @@ def _deferral_sentence(found: Carbon) -> str:
     deferral = found.deferral
     if deferral is None:
         return tr(
-            "This table needs the grid's intensity by the hour. Name a file with --intensity or plan.carbon (docs/planning.md)."
+            "This table needs the grid's intensity by the hour. Name a file with --intensity or plan.carbon"
+            " (docs/planning.md)."
         )
     if not deferral.work.energy.known_ms:
         return tr("No work with known energy can wait.")
@@ -305,7 +320,8 @@ def _deferral_sentence(found: Carbon) -> str:
         return tr("No hour of the window has a known intensity.")
     total = found.total.co2_g
     return tr(
-        "Other hours would save at most {most} kg of CO2 ({share} of the total). For this, work that can wait runs up to {hours} later on unallocated GPUs of its pool.",
+        "Other hours would save at most {most} kg of CO2 ({share} of the total). For this, work that can wait runs up"
+        " to {hours} later on unallocated GPUs of its pool.",
         most=Number(deferral.most_saved_g / 1000, 1),
         share=Share(deferral.most_saved_g / total if total else None),
         hours=tr_many("{number} {hour|hours}", deferral.most_hours),
@@ -315,17 +331,22 @@ def _deferral_sentence(found: Carbon) -> str:
 def _deferral_notes(deferral: Deferral) -> Iterator[str]:
     work = deferral.work
     yield tr(
-        "Work that can wait: best-effort work of the owners table, and Slurm jobs without a waiting user. The name of the job, its partition or its QOS suggests a waiting user (interactive, notebook, jupyter, debug, serving, inference, prod). Work that can wait took {kwh} kWh, known for {known} of its time. {moved} kWh would move.",
+        "Work that can wait: best-effort work of the owners table, and Slurm jobs without a waiting user. The name of"
+        " the job, its partition or its QOS suggests a waiting user (interactive, notebook, jupyter, debug, serving,"
+        " inference, prod). Work that can wait took {kwh} kWh, known for {known} of its time. {moved} kWh would move.",
         kwh=Number(work.kwh, 1),
         known=Share(work.energy.known_share),
         moved=Number(deferral.moved_mj / MJ_PER_KWH, 1),
     )
     yield tr(
-        "The plan behind these hours moves all work of an hour and pool in the same way, and saves {saved} kg. A plan that selects the work saves at most the figure above.",
+        "The plan behind these hours moves all work of an hour and pool in the same way, and saves {saved} kg. A plan"
+        " that selects the work saves at most the figure above.",
         saved=Number(deferral.saved_g / 1000, 1),
     )
     yield tr(
-        "Both figures exceed what is possible. Every hour of work moves separately, as if jobs could pause at every hour and the intensities were known in advance. Only the energy beyond that of an unallocated card counts, because that card draws power anyway. Nothing moves into or out of hours of unknown intensity."
+        "Both figures exceed what is possible. Every hour of work moves separately, as if jobs could pause at every"
+        " hour and the intensities were known in advance. Only the energy beyond that of an unallocated card counts,"
+        " because that card draws power anyway. Nothing moves into or out of hours of unknown intensity."
     )
     if deferral.without_floor:
         yield tr(

@@ -36,7 +36,10 @@ def room_for_jobs(rooms: Sequence[PoolRoom]) -> Table:
         rows=tuple(size for pool in rooms for size in pool.sizes),
         notes=(
             tr(
-                "GPUs: the size of one job, on GPUs of one model in one pool. A job that fits on a host runs on a single host, a larger job on whole hosts. The time is a share of the window. Work that moves must fit on one other host, on GPUs that are free now. Work without a known user, jobs on several hosts and MIG instances do not move."
+                "GPUs: the size of one job, on GPUs of one model in one pool. A job that fits on a host runs on a"
+                " single host, a larger job on whole hosts. The time is a share of the window. Work that moves must fit"
+                " on one other host, on GPUs that are free now. Work without a known user, jobs on several hosts and"
+                " MIG instances do not move."
             ),
             check_sentence(sum((each.check for each in rooms), RoomCheck())),
         ),
@@ -85,7 +88,9 @@ def check_sentence(check: RoomCheck) -> str:
     if check.jobs < _CHECKED_FROM:
         return tr("No back-test: too few jobs have a submission time.")
     return tr(
-        "Back-test with the {jobs} jobs that came in the window and ran: with room, {right} of {room} started within 5 minutes. Without room, {waited} of {none} waited longer. The other jobs met an access rule, a priority, a limit or a queue.",
+        "Back-test with the {jobs} jobs that came in the window and ran: with room, {right} of {room} started within 5"
+        " minutes. Without room, {waited} of {none} waited longer. The other jobs met an access rule, a priority, a"
+        " limit or a queue.",
         jobs=check.jobs,
         right=check.at_once_with_room,
         room=check.at_once_with_room + check.waited_with_room,
@@ -167,7 +172,8 @@ def moves_table(rooms: Sequence[PoolRoom], currency: str | None) -> Table | None
         rows=tuple(step for each in made for step in _steps(each)),
         notes=(
             tr(
-                "GPU-hours and cost: the most that a restart can lose, the whole run of the job. The real loss is the work since the last checkpoint, which fallow cannot see."
+                "GPU-hours and cost: the most that a restart can lose, the whole run of the job. The real loss is the"
+                " work since the last checkpoint, which fallow cannot see."
             ),
             *(() if proven else (tr("The search ended before it proved that no other way moves fewer GPUs."),)),
         ),
@@ -206,7 +212,9 @@ def fragmentation_table(rooms: Sequence[PoolRoom]) -> Table | None:
         rows=tuple(rooms),
         notes=(
             tr(
-                "Measured as in Weng et al. (USENIX ATC 2023): the free GPUs of a host are unusable for every job that does not fit on it. Jobs count as often as they came; a job on several hosts counts once per host. Without known jobs, the share is not known. CPU requirements are not considered."
+                "Measured as in Weng et al. (USENIX ATC 2023): the free GPUs of a host are unusable for every job that"
+                " does not fit on it. Jobs count as often as they came; a job on several hosts counts once per host."
+                " Without known jobs, the share is not known. CPU requirements are not considered."
             ),
         ),
     )

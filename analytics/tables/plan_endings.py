@@ -156,12 +156,16 @@ def _chart(rows: Sequence[Ending], calendar: Endings) -> Chart:
 
 def _notes(calendar: Endings, *, for_all: bool) -> Iterator[str]:
     yield tr(
-        "A GPU is in one row, by its most certain source. Probability of a time limit: the share of past jobs that ended by their limit, among jobs that ran for at least the same part of it. The table shows the lower end of the 90 % interval. Probability of fading work: that the GPUs stay unused for `findings.horizon` more. Freed GPUs may go to the next waiting job."
+        "A GPU is in one row, by its most certain source. Probability of a time limit: the share of past jobs that"
+        " ended by their limit, among jobs that ran for at least the same part of it. The table shows the lower end of"
+        " the 90 % interval. Probability of fading work: that the GPUs stay unused for `findings.horizon` more. Freed"
+        " GPUs may go to the next waiting job."
     )
     if not for_all:
         return
     yield tr(
-        "{limited} of {running} running jobs have a known time limit. Lines of the owners table with a project end: {projects}.",
+        "{limited} of {running} running jobs have a known time limit. Lines of the owners table with a project end:"
+        " {projects}.",
         limited=calendar.with_limit,
         running=calendar.running,
         projects=calendar.projects,

@@ -56,19 +56,24 @@ _PRICE_KINDS = {
 }
 _SOFTWARE = {
     "CUDA": tr(
-        "CUDA: vLLM, SGLang, TensorRT-LLM and llama.cpp serve, PyTorch with bitsandbytes, FSDP and DeepSpeed trains. vLLM needs a card of Volta (2017) or later."
+        "CUDA: vLLM, SGLang, TensorRT-LLM and llama.cpp serve, PyTorch with bitsandbytes, FSDP and DeepSpeed trains."
+        " vLLM needs a card of Volta (2017) or later."
     ),
     "ROCm": tr(
-        "ROCm: vLLM, SGLang and llama.cpp serve, PyTorch with bitsandbytes and FSDP trains, in their ROCm builds. TensorRT-LLM and other CUDA programs do not run."
+        "ROCm: vLLM, SGLang and llama.cpp serve, PyTorch with bitsandbytes and FSDP trains, in their ROCm builds."
+        " TensorRT-LLM and other CUDA programs do not run."
     ),
     "Gaudi": tr(
-        "Gaudi: vLLM serves with Intel's plugin, PyTorch trains by Optimum for Habana. Other servers and CUDA programs must be ported."
+        "Gaudi: vLLM serves with Intel's plugin, PyTorch trains by Optimum for Habana. Other servers and CUDA programs"
+        " must be ported."
     ),
     "oneAPI": tr(
-        "oneAPI: vLLM serves on its XPU backend, llama.cpp with SYCL, and PyTorch's XPU backend trains. CUDA programs do not run."
+        "oneAPI: vLLM serves on its XPU backend, llama.cpp with SYCL, and PyTorch's XPU backend trains. CUDA programs"
+        " do not run."
     ),
     "MPS": tr(
-        "MPS: llama.cpp and MLX serve, vLLM with a plugin for Metal; MLX and PyTorch train. CUDA programs do not run. The GPU shares the host's memory: macOS lets it take two thirds up to 32 GB and three quarters above."
+        "MPS: llama.cpp and MLX serve, vLLM with a plugin for Metal; MLX and PyTorch train. CUDA programs do not run."
+        " The GPU shares the host's memory: macOS lets it take two thirds up to 32 GB and three quarters above."
     ),
 }
 """What runs on the cards of each software, and what that means for a model's server."""
@@ -207,7 +212,8 @@ def market_cards(found: ModelFit, currency: str | None) -> Table:
             *_price_notes(found.market, currency),
             *software_notes(each.option for each in found.market),
             tr(
-                "Prices come from the site's table, otherwise from public list prices; `fallow prices` shows their dates. GeForce cards are listed for sites that may run them."
+                "Prices come from the site's table, otherwise from public list prices; `fallow prices` shows their"
+                " dates. GeForce cards are listed for sites that may run them."
             ),
         ),
         wide=True,
@@ -262,7 +268,8 @@ def _need_sentence(found: ModelFit) -> str:
     }
     if isinstance(found.work, Serving):
         return tr(
-            "{model} in {bits} bits needs about {size} (within {share}: {low} to {high}) to serve {requests} requests of {tokens} tokens at once.",
+            "{model} in {bits} bits needs about {size} (within {share}: {low} to {high}) to serve {requests} requests"
+            " of {tokens} tokens at once.",
             **need,
             bits=found.work.bits,
             share=Share(ERROR, 0),
@@ -293,7 +300,8 @@ def _memory_notes(found: ModelFit) -> list[Sentence]:
     notes = (
         shape.is_typical
         and tr(
-            "Only the size is known. Layers, heads and vocabulary are those of {name} ({layers} layers, {kv} of {heads} heads keep keys and values). Give --config-json for the model's own layout.",
+            "Only the size is known. Layers, heads and vocabulary are those of {name} ({layers} layers, {kv} of {heads}"
+            " heads keep keys and values). Give --config-json for the model's own layout.",
             name=shape.name,
             layers=shape.layers,
             kv=shape.kv_heads,
@@ -301,14 +309,16 @@ def _memory_notes(found: ModelFit) -> list[Sentence]:
         ),
         shape.experts > 1
         and tr(
-            "{active} of {experts} experts work on each token: {billions} billion parameters. All experts are in memory.",
+            "{active} of {experts} experts work on each token: {billions} billion parameters. All experts are in"
+            " memory.",
             experts=shape.experts,
             active=shape.active_experts,
             billions=Number(shape.active / 1e9, 1),
         ),
         shape.window_layers
         and tr(
-            "{windowed} of {layers} layers keep keys and values of the last {window} tokens only. An engine that keeps them all needs more.",
+            "{windowed} of {layers} layers keep keys and values of the last {window} tokens only. An engine that keeps"
+            " them all needs more.",
             windowed=shape.window_layers,
             layers=shape.layers,
             window=shape.window,
@@ -318,7 +328,8 @@ def _memory_notes(found: ModelFit) -> list[Sentence]:
         shape.beside is None and tr("A part for pictures or sound is not counted: the file does not describe it."),
         shape.beside
         and tr(
-            "Parts for pictures and sound, and embeddings of each layer, are counted in 16 bits: {billions} billion parameters. What they compute is not counted.",
+            "Parts for pictures and sound, and embeddings of each layer, are counted in 16 bits: {billions} billion"
+            " parameters. What they compute is not counted.",
             billions=Number(shape.beside / 1e9, 2),
         ),
         shape.most_tokens
@@ -333,7 +344,8 @@ def _memory_notes(found: ModelFit) -> list[Sentence]:
         and tr("The model's files hold quantized weights of unknown bits (quantization_config): give --bits."),
         shape.is_encoder and tr("The model is an encoder: it keeps no keys and values, and generates no tokens."),
         tr(
-            "Estimated by the formulas in docs/fit.md, which compares them with published measurements, including misses."
+            "Estimated by the formulas in docs/fit.md, which compares them with published measurements, including"
+            " misses."
         ),
     )
     return [each for each in notes if isinstance(each, Sentence)]
@@ -344,11 +356,18 @@ def _cheapest(options: Sequence[FittedOption], currency: str | None, nothing: st
         return nothing
     first = options[0].option
     return tr(
-        "No card fits the model with certainty. {card} may fit it ({need} on each card)."
-        if first.is_tight
-        else "{card} fits the model ({need} on each card). No price is known for any card that fits."
-        if first.hourly is None
-        else "The cheapest card that fits the model is {card}, at {price} an hour ({need} on each card). Kind of price: {kind}.",
+        (
+            "No card fits the model with certainty. {card} may fit it ({need} on each card)."
+            if first.is_tight
+            else (
+                "{card} fits the model ({need} on each card). No price is known for any card that fits."
+                if first.hourly is None
+                else (
+                    "The cheapest card that fits the model is {card}, at {price} an hour ({need} on each card). Kind of"
+                    " price: {kind}."
+                )
+            )
+        ),
         card=option_words(first),
         price=Amount(first.hourly, currency),
         need=Bytes(first.need.total),
@@ -364,7 +383,8 @@ def _price_notes(options: Sequence[FittedOption], currency: str | None) -> tuple
             firsts.setdefault(each.option.basis, each.option)
     return tuple(
         tr(
-            "Kind of price: {kind}. The cheapest card is {card}, at {price} an hour. It is not compared with other kinds.",
+            "Kind of price: {kind}. The cheapest card is {card}, at {price} an hour. It is not compared with other"
+            " kinds.",
             kind=_PRICE_KINDS[first.basis or "site"],
             card=option_words(first),
             price=Amount(first.hourly, currency),
@@ -383,7 +403,8 @@ def _measured_notes(options: Sequence[FittedOption]) -> tuple[str, ...]:
         )
     return (
         tr(
-            "Measured: the cost of a million tokens of {models} here on a single card of that kind, including idle hours. The measured requests may be more numerous and shorter than the requests in question.",
+            "Measured: the cost of a million tokens of {models} here on a single card of that kind, including idle"
+            " hours. The measured requests may be more numerous and shorter than the requests in question.",
             models=", ".join(served),
         ),
     )
@@ -399,10 +420,14 @@ def _unknown_notes(found: ModelFit) -> tuple[str, ...]:
 def _bounds_note(found: ModelFit) -> str:
     if isinstance(found.work, Training):
         return tr(
-            "Tokens/s: at most, at the peak rate of the number format. Real steps reach a third to a half of it. kWh and cost are for a million tokens at that rate, with energy at the power limit."
+            "Tokens/s: at most, at the peak rate of the number format. Real steps reach a third to a half of it. kWh"
+            " and cost are for a million tokens at that rate, with energy at the power limit."
         )
     return tr(
-        "Tokens/s: at most, for all requests together at full length, by memory bandwidth and the peak rate of the number format. Prompt tokens/s: at most, by the peak rate alone. Real servers are slower, and communication between cards is not included. kWh and cost are for a million generated tokens at that rate and at the power limit. They are bounds, not measurements."
+        "Tokens/s: at most, for all requests together at full length, by memory bandwidth and the peak rate of the"
+        " number format. Prompt tokens/s: at most, by the peak rate alone. Real servers are slower, and communication"
+        " between cards is not included. kWh and cost are for a million generated tokens at that rate and at the power"
+        " limit. They are bounds, not measurements."
     )
 
 

@@ -63,9 +63,12 @@ def forecast_sentence(found: Sequence[PoolDemand]) -> str:
     if first.outlook.full is None or first.outlook.full.likely is None:
         return _not_full_sentence(known)
     return tr(
-        "{pool}: {verdict}. Demand reaches all {gpus} GPUs on {day}, even after users release what findings say may go. The time from order to use is {lead}."
-        if first.verdict.kind == "order"
-        else "{pool}: {verdict}. Demand reaches all {gpus} GPUs on {day}.",
+        (
+            "{pool}: {verdict}. Demand reaches all {gpus} GPUs on {day}, even after users release what findings say may"
+            " go. The time from order to use is {lead}."
+            if first.verdict.kind == "order"
+            else "{pool}: {verdict}. Demand reaches all {gpus} GPUs on {day}."
+        ),
         pool=place_name(first.pool),
         verdict=verdict_words(first),
         gpus=_gpus(first.capacity),
@@ -99,7 +102,8 @@ def _method(pool: PoolDemand) -> str:
         return _tested_method(found.test)
     if found.more_from is not None:
         return tr(
-            "the last week repeated (seasonal naive), untested: {days} days are known, and the model needs {least}. It starts on {day} if every day is observed.",
+            "the last week repeated (seasonal naive), untested: {days} days are known, and the model needs {least}. It"
+            " starts on {day} if every day is observed.",
             days=days,
             least=MODEL_MIN_DAYS,
             day=Date(found.more_from),
@@ -110,14 +114,21 @@ def _method(pool: PoolDemand) -> str:
 def _tested_method(test: ForecastTest) -> str:
     errors = {method: Number(error, 1) for method, error in test.errors.items()}
     method = tr(
-        "exponential smoothing, with a mean error of {model} GPUs. The mean error of the last week repeated is {naive}."
-        if test.method == "ets"
-        else "the last week repeated (seasonal naive), with a mean error of {naive} GPUs. Exponential smoothing was not better ({model}).",
+        (
+            "exponential smoothing, with a mean error of {model} GPUs. The mean error of the last week repeated is"
+            " {naive}."
+            if test.method == "ets"
+            else (
+                "the last week repeated (seasonal naive), with a mean error of {naive} GPUs. Exponential smoothing was"
+                " not better ({model})."
+            )
+        ),
         model=errors["ets"],
         naive=errors["seasonal_naive"],
     )
     tested = tr(
-        "Tested on {days} unseen days after {origins} earlier weeks: {inside} of the days were within the {band} % band.",
+        "Tested on {days} unseen days after {origins} earlier weeks: {inside} of the days were within the {band} %"
+        " band.",
         days=test.days,
         origins=test.origins,
         inside=Share(test.inside[BAND], 0),
@@ -130,10 +141,13 @@ def _notes(found: Sequence[PoolDemand]) -> Iterator[str]:
     if not found:
         return
     yield tr(
-        "Demand: GPUs that work, GPUs that queued jobs could have used, and held or reserved GPUs unless a finding says that they may go. The highest value of each hour counts. The demand of a day covers 95 % of its hours (99 % in production). It is unknown if less than 90 % of the day was observed."
+        "Demand: GPUs that work, GPUs that queued jobs could have used, and held or reserved GPUs unless a finding says"
+        " that they may go. The highest value of each hour counts. The demand of a day covers 95 % of its hours (99 %"
+        " in production). It is unknown if less than 90 % of the day was observed."
     )
     yield tr(
-        "Last 7 days: the highest demand, and the GPUs in working order on that day. Full: less than half a GPU is left. Earliest and latest: the upper and the lower edge of the {band} % band. Later: not by {end}.",
+        "Last 7 days: the highest demand, and the GPUs in working order on that day. Full: less than half a GPU is"
+        " left. Earliest and latest: the upper and the lower edge of the {band} % band. Later: not by {end}.",
         band=BAND,
         end=Date(found[0].outlook.horizon_end),
     )
@@ -141,7 +155,8 @@ def _notes(found: Sequence[PoolDemand]) -> Iterator[str]:
     if full:
         most = max(full, key=lambda pool: pool.outlook.series.full_days)
         yield tr(
-            "{pool} was full on {days} of {known} days. Demand may be higher, because jobs that were never submitted are not included.",
+            "{pool} was full on {days} of {known} days. Demand may be higher, because jobs that were never submitted"
+            " are not included.",
             pool=place_name(most.pool),
             days=most.outlook.series.full_days,
             known=most.outlook.series.known_days,

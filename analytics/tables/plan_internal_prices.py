@@ -64,7 +64,8 @@ def price_factors(found: Sequence[InternalPrices]) -> Table:
 def _swing(prices: InternalPrices) -> str:
     costs = prices.factors["normal"]
     return tr(
-        "{pool}, {model}: demand is {least} of the GPUs in the quietest hour of the day and {most} in the busiest. The same work would pay {saved} less in the quietest hour.",
+        "{pool}, {model}: demand is {least} of the GPUs in the quietest hour of the day and {most} in the busiest. The"
+        " same work would pay {saved} less in the quietest hour.",
         pool=place_name(prices.pool),
         model=card_name(prices.model),
         least=Share(min(prices.load), 0),
@@ -81,11 +82,14 @@ def _notes(found: Sequence[InternalPrices], most: InternalPrices, currency: str)
             "{currency} per GPU-hour in use. The flat price is {flat}.", currency=currency, flat=Number(most.flat, 2)
         )
     yield tr(
-        "Price = flat price x (1/2 + share of the GPUs in demand in that hour) x {urgent} for urgent, {normal} for normal and {deferrable} for deferrable work. Prices are scaled so that the observed demand pays the same total. The weights are a choice.",
+        "Price = flat price x (1/2 + share of the GPUs in demand in that hour) x {urgent} for urgent, {normal} for"
+        " normal and {deferrable} for deferrable work. Prices are scaled so that the observed demand pays the same"
+        " total. The weights are a choice.",
         **{name: Number.as_given(weight) for name, weight in WEIGHTS.items()},
     )
     yield tr(
-        "The table shows the prices. `fallow plan purchase --off-peak 20:00-08:00` shows how much work they could have moved."
+        "The table shows the prices. `fallow plan purchase --off-peak 20:00-08:00` shows how much work they could have"
+        " moved."
     )
     if len(found) > 1:
         yield tr(
@@ -110,7 +114,10 @@ def shifted_work_table(base: ReplayBase, found: ShiftedWork, currency: str) -> T
         lines=tuple(_lines(base, found, currency)),
         notes=(
             tr(
-                "GPU-hours of jobs that can wait, by the hour of the day in which they had GPUs. Every such job starts in the cheap hours and continues into the day if it takes longer. All users are assumed to wait, so this is the most that prices could move. A rule decides which jobs can wait (docs/planning.md), not their owners."
+                "GPU-hours of jobs that can wait, by the hour of the day in which they had GPUs. Every such job starts"
+                " in the cheap hours and continues into the day if it takes longer. All users are assumed to wait, so"
+                " this is the most that prices could move. A rule decides which jobs can wait (docs/planning.md), not"
+                " their owners."
             ),
         ),
     )
@@ -135,7 +142,8 @@ def _moved(found: ShiftedWork) -> str:
         return tr("No job in this window is known to be able to wait.")
     today, then = found.peak_ms()
     return tr(
-        "Outside {since} to {until}, jobs that can wait would have used {then} GPU-hours instead of {today}: {share} less.",
+        "Outside {since} to {until}, jobs that can wait would have used {then} GPU-hours instead of {today}: {share}"
+        " less.",
         since=clock(found.off_peak.since_min),
         until=clock(found.off_peak.until_min),
         then=GpuHours(then),

@@ -166,17 +166,23 @@ def token_costs(found: Sequence[MeasuredTokens], prices: PriceBook) -> Table:
         rows=tuple(found),
         notes=(
             tr(
-                "Tokens: generated tokens, as the servers count them. Cost and kWh are per million tokens and include hours without requests. Tokens/s are per GPU. Requests: the highest number at once on any server."
+                "Tokens: generated tokens, as the servers count them. Cost and kWh are per million tokens and include"
+                " hours without requests. Tokens/s are per GPU. Requests: the highest number at once on any server."
             ),
             tr(
-                "Per million: the whole cost over the generated tokens. Input and output: the same cost split over both, where an output token costs as much as {weight} input tokens.",
+                "Per million: the whole cost over the generated tokens. Input and output: the same cost split over"
+                " both, where an output token costs as much as {weight} input tokens.",
                 weight=Number(OUTPUT_WEIGHT),
             ),
             tr(
-                "All tokens: cost per million input and output tokens together, on the two bases of OpenCost. Allocated is the whole time of the GPUs. Used is that time times its utilization. Both count GPUs alone. OpenCost adds CPUs, memory and shared services."
+                "All tokens: cost per million input and output tokens together, on the two bases of OpenCost. Allocated"
+                " is the whole time of the GPUs. Used is that time times its utilization. Both count GPUs alone."
+                " OpenCost adds CPUs, memory and shared services."
             ),
             tr(
-                "TFLOP/s: estimated per GPU over all hours, at 2 operations per token and active parameter. The model's name gives the parameters. Prompt tokens from a cache count too, so the estimate may be too high. Of peak: the share of the card's dense rate for the weights' number format."
+                "TFLOP/s: estimated per GPU over all hours, at 2 operations per token and active parameter. The model's"
+                " name gives the parameters. Prompt tokens from a cache count too, so the estimate may be too high. Of"
+                " peak: the share of the card's dense rate for the weights' number format."
             ),
             *_api_notes(stated),
         ),
@@ -191,7 +197,9 @@ def _millions(key: str, title: str) -> Column:
 def _api_notes(stated: Sequence[ApiPrice]) -> Iterator[str]:
     if stated:
         yield tr(
-            "API: the lowest list price of a million generated tokens of the same model ({providers}, {day} or later). An API charges prompt tokens too, and the cost of own cards includes them: own cards are certainly cheaper where they cost less.",
+            "API: the lowest list price of a million generated tokens of the same model ({providers}, {day} or later)."
+            " An API charges prompt tokens too, and the cost of own cards includes them: own cards are certainly"
+            " cheaper where they cost less.",
             providers=joined_by_and(sorted({each.provider for each in stated})),
             day=Date(min(each.date for each in stated)),
         )
@@ -204,9 +212,14 @@ def _queue_sentence(found: OldCards) -> str:
     if not found.queue:
         return tr("No known workload on newer cards could have run on {cards}.", cards=names)
     return tr(
-        "{hours} GPU-hours of work on newer cards could have run on {cards}."
-        if found.idle_ms is None
-        else "{hours} GPU-hours of work on newer cards could have run on {cards}, which were unused for {idle} GPU-hours.",
+        (
+            "{hours} GPU-hours of work on newer cards could have run on {cards}."
+            if found.idle_ms is None
+            else (
+                "{hours} GPU-hours of work on newer cards could have run on {cards}, which were unused for {idle}"
+                " GPU-hours."
+            )
+        ),
         hours=GpuHours(found.gpu_ms),
         cards=names,
         idle=GpuHours(found.idle_ms or 0.0),
@@ -215,12 +228,16 @@ def _queue_sentence(found: OldCards) -> str:
 
 def _queue_notes(found: OldCards) -> Iterator[str]:
     yield tr(
-        "Listed: workloads of an hour or more on a single host, without NVLink traffic. Their measured memory peak fills at most 80 % of the older card. Times as long: an upper bound by peak rates. Batch jobs may take up to {times} times as long, all other work no longer than now. Nothing was tested: run the workload there once and compare.",
+        "Listed: workloads of an hour or more on a single host, without NVLink traffic. Their measured memory peak"
+        " fills at most 80 % of the older card. Times as long: an upper bound by peak rates. Batch jobs may take up to"
+        " {times} times as long, all other work no longer than now. Nothing was tested: run the workload there once and"
+        " compare.",
         times=Number(PATIENT_TIMES),
     )
     if found.tests:
         yield tr_many(
-            "By {its|their} memory, {number} more {run|runs} of less than an hour on newer cards ({hours} GPU-hours) would fit. {Its|Their} speed there is unknown.",
+            "By {its|their} memory, {number} more {run|runs} of less than an hour on newer cards ({hours} GPU-hours)"
+            " would fit. {Its|Their} speed there is unknown.",
             found.tests,
             hours=GpuHours(found.tests_ms),
         )
@@ -229,7 +246,8 @@ def _queue_notes(found: OldCards) -> Iterator[str]:
         yield tr("Without BF16: {cards}. Training in BF16 must change to FP16 there.", cards=joined_by_and(without))
     if found.unmeasured:
         yield tr_many(
-            "{number} {workload|workloads} on newer cards {is|are} left out: {its|their} memory was reserved in advance, or {its|their} use was not measured.",
+            "{number} {workload|workloads} on newer cards {is|are} left out: {its|their} memory was reserved in"
+            " advance, or {its|their} use was not measured.",
             found.unmeasured,
         )
 

@@ -65,7 +65,8 @@ def mix_sentence(found: Sequence[PoolPurchase], currency: str) -> str:
         return tr("No yearly cost is known: it needs a whole week, observed for at least 90 %.")
     if not mixed:
         return tr(
-            "No price is known for any of these GPUs, so only the demand is shown. `fallow prices` explains how to set prices and offers."
+            "No price is known for any of these GPUs, so only the demand is shown. `fallow prices` explains how to set"
+            " prices and offers."
         )
     cost = _yearly(sum(each.yearly_cost for each in _mixes(mixed)))
     cheapest = tr(
@@ -222,12 +223,15 @@ def purchase_offers(found: Sequence[PoolPurchase], currency: str, today: date) -
         name="purchase_offers",
         title=tr("Offers and break-even"),
         question=tr("From what use is a GPU worth owning or reserving, and what would each offer cost alone?"),
-        headline=tr_many(
-            "{number} {price is|prices are} older than 90 days or {has|have} no date. Ask for {a new quote|new quotes} before you sign.",
-            old,
-        )
-        if old
-        else tr("No price is older than 90 days."),
+        headline=(
+            tr_many(
+                "{number} {price is|prices are} older than 90 days or {has|have} no date. Ask for {a new quote|new"
+                " quotes} before you sign.",
+                old,
+            )
+            if old
+            else tr("No price is older than 90 days.")
+        ),
         columns=(
             *(column_of(_POOL, each) for each in _place_columns(found)),
             *(column_of(_ITEM, each) for each in offer),
@@ -320,11 +324,13 @@ def _notes(found: Sequence[PoolPurchase], currency: str) -> Iterator[str]:
     if not found:
         return
     yield tr(
-        "Demand: GPUs that work, GPUs that queued jobs could have used, and held or reserved GPUs unless a finding says that they may go. The highest value of each hour counts."
+        "Demand: GPUs that work, GPUs that queued jobs could have used, and held or reserved GPUs unless a finding says"
+        " that they may go. The highest value of each hour counts."
     )
     if mixed := [each for each in found if each.mix is not None]:
         yield tr(
-            "The year is assumed to be like these {hours} hours. A few weeks say little about a year, and nothing about growth (`fallow plan forecast`).",
+            "The year is assumed to be like these {hours} hours. A few weeks say little about a year, and nothing about"
+            " growth (`fallow plan forecast`).",
             hours=max(each.curve.hours.height for each in mixed),
         )
     if unseen := sum(each.curve.unseen for each in found):
@@ -348,29 +354,35 @@ def _notes(found: Sequence[PoolPurchase], currency: str) -> Iterator[str]:
         )
     if any(each.now_yearly is not None for each in found):
         yield tr(
-            "Current: the site's price in force, including depreciation. GPUs that are already paid for cost less to keep."
+            "Current: the site's price in force, including depreciation. GPUs that are already paid for cost less to"
+            " keep."
         )
     both = [(each.mix.yearly_cost, each.with_taken.yearly_cost) for each in found if each.mix and each.with_taken]
     if (more := sum(after - before for before, after in both)) >= 1:
         yield tr(
-            "The demand excludes GPUs that findings say may go. With them, the cheapest mix would cost {more} {currency} a year more.",
+            "The demand excludes GPUs that findings say may go. With them, the cheapest mix would cost {more}"
+            " {currency} a year more.",
             more=_yearly(more),
             currency=currency,
         )
     if all((each.curve.hours["firm"] == each.curve.hours["need"]).all() for each in found):
         yield tr(
-            "Spot GPUs are not used, because no work is marked as interruptible (a priority class such as best-effort in the owners table, or --spot-share)."
+            "Spot GPUs are not used, because no work is marked as interruptible (a priority class such as best-effort"
+            " in the owners table, or --spot-share)."
         )
 
 
 def _offer_notes(found: Sequence[PoolPurchase]) -> Iterator[str]:
     yield tr(
-        "Break-even: the share of hours in which a GPU must be used to cost less than the cheapest on-demand GPU. Cost alone: the yearly cost if this option served all demand. Spot: the price of an hour of finished work, including work lost to interruptions."
+        "Break-even: the share of hours in which a GPU must be used to cost less than the cheapest on-demand GPU. Cost"
+        " alone: the yearly cost if this option served all demand. Spot: the price of an hour of finished work,"
+        " including work lost to interruptions."
     )
     powers = [each.power for each in found if any(option.offer.kind == "buy" for option in each.options)]
     if any(each is not None for each in powers):
         yield tr(
-            "The cost of GPUs to buy includes their electricity. Current, reserved and rented prices are used as given, with or without electricity."
+            "The cost of GPUs to buy includes their electricity. Current, reserved and rented prices are used as given,"
+            " with or without electricity."
         )
     if any(each is None for each in powers):
         yield tr(
@@ -378,10 +390,12 @@ def _offer_notes(found: Sequence[PoolPurchase]) -> Iterator[str]:
         )
     if any(each is not None and not each.is_measured for each in powers):
         yield tr(
-            "Some GPUs to buy are assumed to draw the power limit of their card all the time, because their power was not measured."
+            "Some GPUs to buy are assumed to draw the power limit of their card all the time, because their power was"
+            " not measured."
         )
     if unrated := sum(len(each.unrated) for each in found):
         yield tr_many(
-            "{number} spot {offer is|offers are} left out: {its|their} interruption {rate is|rates are} unknown, or no work would finish on {its|their} GPUs.",
+            "{number} spot {offer is|offers are} left out: {its|their} interruption {rate is|rates are} unknown, or no"
+            " work would finish on {its|their} GPUs.",
             unrated,
         )

@@ -77,7 +77,8 @@ def _listed_causes(whole: WaitGroup) -> tuple[WaitCause, ...]:
 def _headline(waits: QueueWaits, whole: WaitGroup) -> str | SentenceList:
     if waits.rows.is_empty():
         return tr(
-            "No job in this window has a submission time, so queue waits cannot be computed. Import jobs with `fallow allocations import slurm`, `kubernetes` or `csv`."
+            "No job in this window has a submission time, so queue waits cannot be computed. Import jobs with `fallow"
+            " allocations import slurm`, `kubernetes` or `csv`."
         )
     if not whole.wait_ms:
         return tr("No job waited. Jobs counted: {number}.", number=whole.jobs)
@@ -131,10 +132,15 @@ def _method(waits: QueueWaits, *, in_brief: bool) -> tuple[str, ...]:
     return (
         *_scheduler_notes(waits),
         tr(
-            "Jobs keep their real GPUs and run times. In the order in which their waits ended, jobs move to the first moment at which idle GPUs could have served them to their end. The GPUs on which they really ran then become free for later jobs. This is repeated cause by cause, from the top row down. Every moment of a wait has one cause, and no idle GPU serves two jobs at once. The estimate is conservative: it may overstate a shortage."
+            "Jobs keep their real GPUs and run times. In the order in which their waits ended, jobs move to the first"
+            " moment at which idle GPUs could have served them to their end. The GPUs on which they really ran then"
+            " become free for later jobs. This is repeated cause by cause, from the top row down. Every moment of a"
+            " wait has one cause, and no idle GPU serves two jobs at once. The estimate is conservative: it may"
+            " overstate a shortage."
         ),
         tr(
-            "Back-test: shortage caused {first} of the queue wait in the first half of the window and {second} in the second half.",
+            "Back-test: shortage caused {first} of the queue wait in the first half of the window and {second} in the"
+            " second half.",
             first=Share(first),
             second=Share(second),
         ),
@@ -145,7 +151,8 @@ def _scheduler_notes(waits: QueueWaits) -> tuple[str, ...]:
     """Return how the scheduler orders jobs according to the replay, and how its own reasons count."""
     order = (
         tr(
-            "According to the replay, this scheduler starts jobs strictly in order and ignores time limits, so time limits cause no wait."
+            "According to the replay, this scheduler starts jobs strictly in order and ignores time limits, so time"
+            " limits cause no wait."
         )
         if waits.order.in_order
         else tr(
@@ -157,7 +164,8 @@ def _scheduler_notes(waits: QueueWaits) -> tuple[str, ...]:
     return (
         order,
         tr(
-            "A reason that the scheduler reports takes precedence, back to the previous reported reason. A reason from accounting alone counts for the whole wait, because its duration is unknown."
+            "A reason that the scheduler reports takes precedence, back to the previous reported reason. A reason from"
+            " accounting alone counts for the whole wait, because its duration is unknown."
         ),
     )
 
@@ -165,7 +173,9 @@ def _scheduler_notes(waits: QueueWaits) -> tuple[str, ...]:
 def _counts_note(waits: QueueWaits) -> str:
     rows, unasked = waits.rows, int(waits.left_out["lacks_submission_time"].sum())
     return tr(
-        "Jobs counted: {jobs}. Of these, {open} have no known start and count until they were last observed. Left out: {unasked} that were not yet eligible or have no submission time, and {uncounted} without a GPU count. Pool taken from a partition that has several pools: {ambiguous}. Pool unknown: {elsewhere}.",
+        "Jobs counted: {jobs}. Of these, {open} have no known start and count until they were last observed. Left out:"
+        " {unasked} that were not yet eligible or have no submission time, and {uncounted} without a GPU count. Pool"
+        " taken from a partition that has several pools: {ambiguous}. Pool unknown: {elsewhere}.",
         jobs=rows.height,
         open=int(rows["is_open"].sum()),
         unasked=unasked,
@@ -260,15 +270,18 @@ def idle_while_waiting(waits: QueueWaits, open_ms: float) -> Table:
         name="idle_while_waiting",
         title=tr("Idle GPU time while jobs waited"),
         question=tr("How much GPU time was unallocated or unused, and how much of it while jobs waited?"),
-        headline=tr(
-            "{idle} GPU-hours were unallocated, held idle, stalled or allocated but unused, without short pauses.",
-            idle=GpuHours(idle),
-        )
-        if waits.rows.is_empty()
-        else tr(
-            "{waited} of {idle} GPU-hours that were unallocated, held idle, stalled or allocated but unused, without short pauses, passed while a job waited.",
-            waited=GpuHours(sum(map(while_waiting, pools))),
-            idle=GpuHours(idle),
+        headline=(
+            tr(
+                "{idle} GPU-hours were unallocated, held idle, stalled or allocated but unused, without short pauses.",
+                idle=GpuHours(idle),
+            )
+            if waits.rows.is_empty()
+            else tr(
+                "{waited} of {idle} GPU-hours that were unallocated, held idle, stalled or allocated but unused,"
+                " without short pauses, passed while a job waited.",
+                waited=GpuHours(sum(map(while_waiting, pools))),
+                idle=GpuHours(idle),
+            )
         ),
         columns=(
             column("pool", tr("pool"), "pool", str),
@@ -326,7 +339,8 @@ def goodput_table(waits: QueueWaits, used: float | None, open_ms: float) -> Tabl
                 if used is None
                 else (
                     tr(
-                        "{used} of the allocated GPU time was effective. The GPUs worked, but their work may have failed.",
+                        "{used} of the allocated GPU time was effective. The GPUs worked, but their work may have"
+                        " failed.",
                         used=Share(used),
                     ),
                     *counted_note(open_ms),

@@ -141,7 +141,13 @@ def _freeing_team(row: _Freed) -> str:
 
 def _notes(found: Reallocation) -> Iterator[str]:
     yield tr(
-        "The proposal reallocates GPUs that are releasable now or become free by {day}. A GPU goes to one request. Parts of cards and shared GPUs go to none. A request is served in full or not at all, from one day to its last, on one NVLink island or host. A larger request gets whole hosts of one pool. The most urgent requests are served first. Then the best proposal makes requests wait the fewest GPU-days. Then it uses the GPUs most likely to become free, by the point estimate of the probability. The table shows the lower end, and an unknown probability counts as zero. Then it leaves the fewest GPUs in broken blocks. No team gets GPUs beyond its quota. If work continues after its expected end, its GPUs are missing.",
+        "The proposal reallocates GPUs that are releasable now or become free by {day}. A GPU goes to one request."
+        " Parts of cards and shared GPUs go to none. A request is served in full or not at all, from one day to its"
+        " last, on one NVLink island or host. A larger request gets whole hosts of one pool. The most urgent requests"
+        " are served first. Then the best proposal makes requests wait the fewest GPU-days. Then it uses the GPUs most"
+        " likely to become free, by the point estimate of the probability. The table shows the lower end, and an"
+        " unknown probability counts as zero. Then it leaves the fewest GPUs in broken blocks. No team gets GPUs beyond"
+        " its quota. If work continues after its expected end, its GPUs are missing.",
         day=Date(found.last_day),
     )
     if found.without_quota:
@@ -153,7 +159,8 @@ def _notes(found: Reallocation) -> Iterator[str]:
         yield tr("The search reached its time limit. Perhaps more requests can be served.")
     elif not found.is_proven:
         yield tr(
-            "It is proven that no more requests can be served. The search for shorter waits, more certain GPUs and fewer leftovers reached its time limit, so a better proposal may exist."
+            "It is proven that no more requests can be served. The search for shorter waits, more certain GPUs and"
+            " fewer leftovers reached its time limit, so a better proposal may exist."
         )
 
 
@@ -236,7 +243,8 @@ def balance_table(found: Reallocation | None) -> Table | None:
         rest=_rest(balances),
         notes=(
             tr(
-                "A team loses only GPUs that become free anyway: their work ends, or they are idle. GPUs without a known team are no team's loss."
+                "A team loses only GPUs that become free anyway: their work ends, or they are idle. GPUs without a"
+                " known team are no team's loss."
             ),
         ),
     )

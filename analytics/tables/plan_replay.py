@@ -276,7 +276,8 @@ def _timeout_sentence(outcome: ReplayOutcome, timeout_ms: int) -> str:
         others = sum(count for _, count in rest)
         people.append(tr_many("{number} other {user|users} ({jobs})", len(rest), jobs=others))
     return tr_many(
-        "An idle time-out of {after} frees {hours} GPU-hours and ends {number} {job|jobs} of {this person|these people}: {people}.",
+        "An idle time-out of {after} frees {hours} GPU-hours and ends {number} {job|jobs} of {this person|these"
+        " people}: {people}.",
         sum(jobs.values()),
         after=after,
         hours=GpuHours(outcome.freed_ms),
@@ -447,26 +448,31 @@ def _freed(outcome: ReplayOutcome, currency: str | None) -> str:
 def _notes(base: ReplayBase, outcome: ReplayOutcome, grid: Grid) -> Iterator[str]:
     """Yield the assumptions, the jobs that count, those that fit nowhere today, and how energy and CO2 are computed."""
     yield tr(
-        "A job arrives when it could have started, runs as long as it really ran on as many GPUs, and starts as soon as its pool has room."
+        "A job arrives when it could have started, runs as long as it really ran on as many GPUs, and starts as soon as"
+        " its pool has room."
     )
     yield tr(
         "Jobs start {order}." if base.policy.priorities is None else "Jobs start by priority, then {order}.",
         order=_ORDERS[base.policy.order],
     )
     yield tr(
-        "This order explains the first half of the window best. The fleet is that of the end of the window. A partition has the hosts on which its jobs ever ran."
+        "This order explains the first half of the window best. The fleet is that of the end of the window. A partition"
+        " has the hosts on which its jobs ever ran."
     )
     yield tr(
-        "On another GPU model jobs take the same time, unless a scenario states a slowdown. Jobs that users would submit if queues were shorter are not known."
+        "On another GPU model jobs take the same time, unless a scenario states a slowdown. Jobs that users would"
+        " submit if queues were shorter are not known."
     )
     if base.delays:
         yield tr(
-            "Something other than GPUs delays jobs here: the jobs of a team arrive later by the delays that the first half of the window leaves unexplained."
+            "Something other than GPUs delays jobs here: the jobs of a team arrive later by the delays that the first"
+            " half of the window leaves unexplained."
         )
     jobs = base.rebuilt
     yield tr(
-        "Replayed jobs: {jobs}; {bare} of them are GPU use without a job. {unasked} other jobs have no submission time. Both arrive when they started. "
-        "Left out: {never} jobs that never had GPUs, and {unplaced} jobs without a number of GPUs, without a known pool, or on parts of cards.",
+        "Replayed jobs: {jobs}; {bare} of them are GPU use without a job. {unasked} other jobs have no submission time."
+        " Both arrive when they started. Left out: {never} jobs that never had GPUs, and {unplaced} jobs without a"
+        " number of GPUs, without a known pool, or on parts of cards.",
         jobs=jobs.jobs.height,
         bare=jobs.jobs.height - jobs.queued,
         unasked=jobs.unasked,
@@ -475,13 +481,15 @@ def _notes(base: ReplayBase, outcome: ReplayOutcome, grid: Grid) -> Iterator[str
     )
     if base.homeless:
         yield tr_many(
-            "{number} {job asks|jobs ask} for more GPUs than today's fleet has for {it. It waits|them. They wait} to the end of the window in both replays, and {does|do} not count as {a job|jobs} that cannot run.",
+            "{number} {job asks|jobs ask} for more GPUs than today's fleet has for {it. It waits|them. They wait} to"
+            " the end of the window in both replays, and {does|do} not count as {a job|jobs} that cannot run.",
             base.homeless,
         )
     rate = grid.kg_per_kwh(*outcome.window)
     if outcome.today.kwh is not None or outcome.then.kwh is not None:
         yield tr(
-            "Energy: the mean power of each GPU model times time, with PUE {pue}. CO2: the mean of all hours, {grams} g per kWh (`fallow plan carbon` counts each hour).",
+            "Energy: the mean power of each GPU model times time, with PUE {pue}. CO2: the mean of all hours, {grams} g"
+            " per kWh (`fallow plan carbon` counts each hour).",
             pue=Number(grid.pue, 2),
             grams=Number(None if rate is None else rate * 1000),
         )
@@ -563,7 +571,8 @@ def ended_jobs(cuts: Sequence[CutUser], currency: str | None) -> Table | None:
         rows=tuple(cuts),
         notes=(
             tr(
-                "A job ends once none of its GPUs has worked for the time-out; its remaining time is freed. At work: the part of that time in which one of its GPUs worked, or was not observed."
+                "A job ends once none of its GPUs has worked for the time-out; its remaining time is freed. At work:"
+                " the part of that time in which one of its GPUs worked, or was not observed."
             ),
             tr("Jobs whose GPUs the ledger did not observe completely do not end."),
         ),

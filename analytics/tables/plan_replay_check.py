@@ -80,11 +80,13 @@ def replay_check(check: ReplayCheck) -> Table:
         rows=pools,
         notes=(
             tr(
-                "Observed / replayed: the queue wait of half and of 19 of 20 jobs, and the allocated share of the GPU time. "
-                "Waits are those of jobs submitted in the second half of the window; the queue's order and other delays come from the first half."
+                "Observed / replayed: the queue wait of half and of 19 of 20 jobs, and the allocated share of the GPU"
+                " time. Waits are those of jobs submitted in the second half of the window; the queue's order and other"
+                " delays come from the first half."
             ),
             tr(
-                "Errors are shares of the observed value; for waits below an hour, shares of an hour. With fewer than {least} jobs, or an error above {most} (plan.replay_error_pct), waits are not shown.",
+                "Errors are shares of the observed value; for waits below an hour, shares of an hour. With fewer than"
+                " {least} jobs, or an error above {most} (plan.replay_error_pct), waits are not shown.",
                 least=JOBS_MIN,
                 most=Share(check.error_max),
             ),
@@ -103,7 +105,8 @@ def refusal(check: ReplayCheck) -> str | None:
     """Return why the replay has no answer, or none about queue waits, and what can be done; None where it answers both."""
     if not check.has_use:
         return tr(
-            "The replay has no answer: the replay of today allocates {replayed} of the GPU time, and {observed} was observed.",
+            "The replay has no answer: the replay of today allocates {replayed} of the GPU time, and {observed} was"
+            " observed.",
             replayed=Share(check.use.replayed),
             observed=Share(check.use.observed),
         )

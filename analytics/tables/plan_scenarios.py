@@ -70,7 +70,8 @@ def scenario_table(compared: Sequence[ComparedScenario], money: Money) -> Table:
         rows=tuple(rows),
         notes=(
             tr(
-                "Queue: GPU-hours that jobs wait. kWh: the energy that the site draws for the GPUs. Not run: jobs that fit nowhere."
+                "Queue: GPU-hours that jobs wait. kWh: the energy that the site draws for the GPUs. Not run: jobs that"
+                " fit nowhere."
             ),
         ),
         lines=tuple(
@@ -138,7 +139,8 @@ def replay_sweep(found: Sweep, currency: str | None, scenario: ScenarioPoint | N
         notes=(
             tr("Jobs and GPUs are those of this pool and of the pools merged with it."),
             tr(
-                "Knee: the number of GPUs at which the curve lies furthest below the line from its first to its last point."
+                "Knee: the number of GPUs at which the curve lies furthest below the line from its first to its last"
+                " point."
             ),
             tr("Enough: the fewest GPUs with which all jobs can run and no figure of queue waits is worse than today."),
         ),

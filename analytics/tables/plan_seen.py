@@ -31,7 +31,9 @@ def seen_needs(workloads: Sequence[SeenWork], asked: str) -> Table:
         rest=tr("and {number} more", number=len(workloads) - SEEN_MOST),
         notes=(
             tr(
-                "Safe size: the peak fills at most 80 % of the card, as for right-sizing. The need lies between the memory of 98 % of hours and the safe size. For a server that reserves its memory, its weights and its highest cache use count instead."
+                "Safe size: the peak fills at most 80 % of the card, as for right-sizing. The need lies between the"
+                " memory of 98 % of hours and the safe size. For a server that reserves its memory, its weights and its"
+                " highest cache use count instead."
             ),
         ),
         wide=True,
@@ -67,7 +69,9 @@ def seen_cards(seen: Sequence[SeenFit], currency: str | None) -> Table | None:
         notes=(
             *software_notes(each.option for each in listed),
             tr(
-                "Times as long: an upper bound by the peak rates of computing and memory. It is for the use that 95 % of the workload's time did not exceed. Nothing was tested: run the workload there once. At most {fleet} cards of the fleet and {others} others are listed. --json lists all cards.",
+                "Times as long: an upper bound by the peak rates of computing and memory. It is for the use that 95 %"
+                " of the workload's time did not exceed. Nothing was tested: run the workload there once. At most"
+                " {fleet} cards of the fleet and {others} others are listed. --json lists all cards.",
                 fleet=_FLEET_MOST,
                 others=_MARKET_MOST,
             ),

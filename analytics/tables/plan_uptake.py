@@ -51,7 +51,11 @@ def uptake_table(found: FleetAllocation) -> Table | None:
         rows=found.arrivals,
         notes=(
             tr(
-                "New: first observed more than a day after the first row of the lake. Days to first use: the median of the cards that were used; earlier cards: of all cards that came before. Days to ramp up: until half of the activity of the other cards, which were there from the start. Cost ({currency}): the price of a GPU-hour times 24 for each idle day. Idle days run from a card's first observation to its first use, or to its last observation.",
+                "New: first observed more than a day after the first row of the lake. Days to first use: the median of"
+                " the cards that were used; earlier cards: of all cards that came before. Days to ramp up: until half"
+                " of the activity of the other cards, which were there from the start. Cost ({currency}): the price of"
+                " a GPU-hour times 24 for each idle day. Idle days run from a card's first observation to its first"
+                " use, or to its last observation.",
                 currency=found.currency,
             ),
         ),
@@ -67,9 +71,14 @@ def _headline(found: Sequence[Arrival], currency: str) -> str:
     days = Number(sum(each.idle_days for each in found), 1)
     costs = [each.idle_cost for each in found if each.idle_cost is not None]
     return tr(
-        "{cards}; {unused} of them are not used yet. Before their first use they were idle for {days} card-days."
-        if len(costs) < len(found)
-        else "{cards}; {unused} of them are not used yet. Before their first use they were idle for {days} card-days, which cost {cost}.",
+        (
+            "{cards}; {unused} of them are not used yet. Before their first use they were idle for {days} card-days."
+            if len(costs) < len(found)
+            else (
+                "{cards}; {unused} of them are not used yet. Before their first use they were idle for {days}"
+                " card-days, which cost {cost}."
+            )
+        ),
         cards=cards,
         unused=unused,
         days=days,

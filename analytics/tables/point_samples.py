@@ -94,7 +94,8 @@ def sampled_note(shown: Iterable[Totals]) -> tuple[str, ...]:
 def unconfirmed_note(open_ms: float) -> tuple[str, ...]:
     """Return a note about unconfirmed idle time that does not count as unused; empty if there is none."""
     sentence = tr(
-        "{hours} GPU-hours of idle time are only sampled. They do not count as unused, because nothing confirms them: see “Point samples”.",
+        "{hours} GPU-hours of idle time are only sampled. They do not count as unused, because nothing confirms them:"
+        " see “Point samples”.",
         hours=GpuHours(open_ms),
     )
     return (sentence,) if open_ms else ()
@@ -103,7 +104,8 @@ def unconfirmed_note(open_ms: float) -> tuple[str, ...]:
 def counted_note(open_ms: float) -> tuple[str, ...]:
     """Return a note about unconfirmed idle time that counts as unused; empty if there is none."""
     sentence = tr(
-        "{hours} GPU-hours that count as unused here are only sampled. Nothing confirms them, and work between samples would not show.",
+        "{hours} GPU-hours that count as unused here are only sampled. Nothing confirms them, and work between samples"
+        " would not show.",
         hours=GpuHours(open_ms),
     )
     return (sentence,) if open_ms else ()
@@ -130,7 +132,9 @@ def point_samples(ledger: LedgerFigures) -> Table | None:
         lines=tuple(_lines(ledger)),
         notes=(
             tr(
-                "Confirmed: between the samples, the energy counter rose as it does for an idle card of this model. Very likely: no counter was read, and the power readings are flat. The remaining time may hide work between samples."
+                "Confirmed: between the samples, the energy counter rose as it does for an idle card of this model."
+                " Very likely: no counter was read, and the power readings are flat. The remaining time may hide work"
+                " between samples."
             ),
         ),
         wide=True,
@@ -160,7 +164,8 @@ def _lines(ledger: LedgerFigures) -> Iterator[str]:
     """Yield how much work samples can miss, the cost and the time that they leave open, and the power of idle cards."""
     summary, samples, floors = ledger.summary, ledger.summary.samples, ledger.floors
     yield tr(
-        "A reading covers at least a sixth of a second. Work between two readings, up to {share} of the time, leaves no trace in utilization.",
+        "A reading covers at least a sixth of a second. Work between two readings, up to {share} of the time, leaves no"
+        " trace in utilization.",
         share=Share(samples.hidden_ratio),
     )
     if cents := sum(ledger.money.accounts.total.open_cents.values()):

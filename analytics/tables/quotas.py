@@ -63,7 +63,8 @@ def quotas(report: Report) -> Table | None:
         rows=tuple(of),
         notes=(
             tr(
-                "The bar ends at the quota. It shows the GPUs used on average, then the GPUs allocated and not used. The line is the peak."
+                "The bar ends at the quota. It shows the GPUs used on average, then the GPUs allocated and not used."
+                " The line is the peak."
             ),
             *(() if seen.share is not None and seen.share >= WHOLLY_OBSERVED else (may_be_higher,)),
         ),

@@ -91,7 +91,9 @@ def recommendations(found: Recommendations, first: int | None = _RANKED_FIRST, *
 
 
 _BASIS = tr(
-    "Each GPU is in one recommendation. Freed GPU time counts at its price; it becomes money only if GPUs are sold or a purchase is avoided. Cash is rent or running cost that ends. The two figures are never added. Brackets show the lowest and the highest complete week, not a forecast. Rows are ranked by GPU time."
+    "Each GPU is in one recommendation. Freed GPU time counts at its price; it becomes money only if GPUs are sold or a"
+    " purchase is avoided. Cash is rent or running cost that ends. The two figures are never added. Brackets show the"
+    " lowest and the highest complete week, not a forecast. Rows are ranked by GPU time."
 )
 
 
@@ -182,11 +184,13 @@ def waste(found: Recommendations) -> Table:
         notes=(
             *_unconfirmed(whole),
             tr(
-                "Waste is GPU time that was down, unallocated, allocated but unused, held idle or stalled, and the unused part of low use ({low} GPU-hours).",
+                "Waste is GPU time that was down, unallocated, allocated but unused, held idle or stalled, and the"
+                " unused part of low use ({low} GPU-hours).",
                 low=GpuHours(whole.state_ms["low"]),
             ),
             tr(
-                "Not actionable: waste that no recommendation can act on, such as short pauses, the reserve, fragments, and pools whose demand is not known yet."
+                "Not actionable: waste that no recommendation can act on, such as short pauses, the reserve, fragments,"
+                " and pools whose demand is not known yet."
             ),
         ),
         terms=(term("waste"),),
@@ -242,9 +246,14 @@ def _waste_headline(found: Recommendations) -> str:
 def _unconfirmed(spent: Waste) -> Iterator[str]:
     if spent.open_ms:
         yield tr(
-            "{hours} GPU-hours of this waste are not confirmed: only point samples show this time as idle."
-            if spent.open_cents is None
-            else "{amount} of this waste ({hours} GPU-hours) is not confirmed: only point samples show this time as idle.",
+            (
+                "{hours} GPU-hours of this waste are not confirmed: only point samples show this time as idle."
+                if spent.open_cents is None
+                else (
+                    "{amount} of this waste ({hours} GPU-hours) is not confirmed: only point samples show this time as"
+                    " idle."
+                )
+            ),
             amount=Amount(from_cents(spent.open_cents), spent.currency),
             hours=GpuHours(spent.open_ms),
         )
@@ -594,8 +603,10 @@ VALUES = (
     record_column(
         "waste",
         _WASTE_COLUMNS,
-        about="Unavailable, free, reserved, held and stalled time, and the unused part of low time. The recommendations and what is "
-        "not actionable add up to it.",
+        about=(
+            "Unavailable, free, reserved, held and stalled time, and the unused part of low time. The recommendations"
+            " and what is not actionable add up to it."
+        ),
     ),
 )
 DECISIONS = rows_column("recommendations", DECISION_COLUMNS, "listed", "Every decision, those that are ranked first.")

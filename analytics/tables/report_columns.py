@@ -56,15 +56,19 @@ OBSERVED_COLUMNS = (
         "unseen_gpu_hours",
         "gpu_hours",
         "unseen_ms",
-        about="GPU time of these GPUs of which nothing is known; more than `unknown` of the ledger, which ends with what "
-        "was seen.",
+        about=(
+            "GPU time of these GPUs of which nothing is known; more than `unknown` of the ledger, which ends with what "
+            "was seen."
+        ),
     ),
     fact(
         "outside_gpu_hours",
         "gpu_hours",
         "outside_ms",
-        about="Of them, those before a host's first row or after its last, which are in no sum; the rest is `unknown` in "
-        "the ledger.",
+        about=(
+            "Of them, those before a host's first row or after its last, which are in no sum; the rest is `unknown` in "
+            "the ledger."
+        ),
     ),
     fact("share", "share", about="Observed of both together; null where no GPU is known."),
     rows_column(
@@ -170,8 +174,8 @@ REPORT_COLUMNS = (
         "trends",
         record_column("", trend_columns()),
         lambda report: {each.name: each for each in report.weeks.trends} if report.weeks else {},
-        "By figure; empty where the window is no week. `last_week` is null where nothing of that week was seen, the median "
-        "unless 90 % of each of the four weeks before was.",
+        "By figure; empty where the window is no week. `last_week` is null where nothing of that week was seen, the"
+        " median unless 90 % of each of the four weeks before was.",
     ),
     rows_column("teams", _PEOPLE, "people.teams"),
     rows_column("users", _PEOPLE, "people.users"),

@@ -46,13 +46,16 @@ def timeline(own: FleetTimeline) -> Table:
         shown=_LISTED,
         rest=tr_many("and {number} more {GPU|GPUs}", rest),
         notes=(
-            tr(
-                "Shares of the GPU's time. The last column is time when the GPU was down, not observed or not confirmed as idle."
-            ),
-            *sampled_note(own.totals),
-        )
-        if own.gpus
-        else (),
+            (
+                tr(
+                    "Shares of the GPU's time. The last column is time when the GPU was down, not observed or not"
+                    " confirmed as idle."
+                ),
+                *sampled_note(own.totals),
+            )
+            if own.gpus
+            else ()
+        ),
         chart=Chart((Panel("", (GpuTimeline(own),)),)) if own.codes.size else None,
         states=ORDER,
         wide=True,

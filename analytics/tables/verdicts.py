@@ -32,7 +32,8 @@ def pool_verdicts(found: FleetDemand | None) -> Table | None:
             *(_which(pool, pool.release) for pool in found.pools if pool.release is not None and pool.release.now),
             *(
                 tr_many(
-                    "{pool}, {model}: {number} {GPU is|GPUs are} down, silent or removed; {its|their} past demand counts.",
+                    "{pool}, {model}: {number} {GPU is|GPUs are} down, silent or removed; {its|their} past demand"
+                    " counts.",
                     pool.missing,
                     pool=place_name(pool.pool),
                     model=card_name(pool.model),
@@ -44,10 +45,13 @@ def pool_verdicts(found: FleetDemand | None) -> Table | None:
         chart=_chart(found) if found.is_known and found.free_now + found.reclaimable_now else None,
         notes=(
             tr(
-                "Demand: busy GPUs, GPUs held idle, stalled or allocated but unused (except where a finding of at least medium confidence shows that they are reclaimable), and GPUs that queued jobs could have used."
+                "Demand: busy GPUs, GPUs held idle, stalled or allocated but unused (except where a finding of at least"
+                " medium confidence shows that they are reclaimable), and GPUs that queued jobs could have used."
             ),
             tr(
-                "Kept: the peak demand of four weeks plus a reserve of {share}. Shortfall: hours of the last three weeks in which demand exceeded the number that the earlier estimate kept, while the pool had more GPUs.",
+                "Kept: the peak demand of four weeks plus a reserve of {share}. Shortfall: hours of the last three"
+                " weeks in which demand exceeded the number that the earlier estimate kept, while the pool had more"
+                " GPUs.",
                 share=Share(MARGIN, 0),
             ),
             tr("A release assumes that workloads can move to the remaining GPUs."),

@@ -49,9 +49,15 @@ def week_series(history: WeekHistory, before: int, annotations: Sequence[Annotat
         chart_note=SentenceList(_marks(shown), " "),
         notes=(
             tr(
-                "Waste is the price of GPU time that was allocated but unused, held idle or stalled, and of the unused part of low use. Weeks begin on Monday, {zone}."
-                if history.scope.is_personal
-                else "Waste is the price of GPU time that was down, unallocated, allocated but unused, held idle or stalled, and of the unused part of low use. Weeks begin on Monday, {zone}.",
+                (
+                    "Waste is the price of GPU time that was allocated but unused, held idle or stalled, and of the"
+                    " unused part of low use. Weeks begin on Monday, {zone}."
+                    if history.scope.is_personal
+                    else (
+                        "Waste is the price of GPU time that was down, unallocated, allocated but unused, held idle or"
+                        " stalled, and of the unused part of low use. Weeks begin on Monday, {zone}."
+                    )
+                ),
                 zone=str(history.zone),
             ),
         ),
@@ -125,7 +131,8 @@ def _marks(shown: Sequence[WeekFigures]) -> Iterator[str]:
     """Yield what hollow marks and gaps mean."""
     if any(each.figures is not None and not each.is_whole for each in shown):
         yield tr(
-            "Hollow marks: weeks that are not complete, or of which less than {least} was observed. Their sums cover the observed time only.",
+            "Hollow marks: weeks that are not complete, or of which less than {least} was observed. Their sums cover"
+            " the observed time only.",
             least=Share(WHOLE_FROM, 0),
         )
     if any(each.figures is None for each in shown):

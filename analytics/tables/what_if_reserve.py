@@ -35,7 +35,8 @@ def reserve_by_pool(found: FleetDemand, margin: float) -> Table:
         rows=asked.pools,
         notes=(
             tr(
-                "Shortfall: hours of the last three weeks in which demand exceeded what the estimate before kept, while the pool had more GPUs."
+                "Shortfall: hours of the last three weeks in which demand exceeded what the estimate before kept, while"
+                " the pool had more GPUs."
             ),
             tr("Pools whose demand is not known, and those without an unused GPU, are left out."),
         ),

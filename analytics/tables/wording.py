@@ -98,7 +98,8 @@ def _unused(summary: Summary) -> str:
     if spent.leaves_open:
         bound = spent.unused_bound
         return tr(
-            "Between {low} and {high} of {observed} GPU-hours were not used: unallocated {free}, allocated but unused {reserved}, held idle {held}, stalled {stalled}; busy {active}.",
+            "Between {low} and {high} of {observed} GPU-hours were not used: unallocated {free}, allocated but unused"
+            " {reserved}, held idle {held}, stalled {stalled}; busy {active}.",
             low=GpuHours(bound.low_ms),
             high=GpuHours(bound.high_ms),
             observed=GpuHours(spent.observed_ms),
@@ -106,9 +107,15 @@ def _unused(summary: Summary) -> str:
             **{state: state_share(summary, state) for state in UNUSED},
         )
     return tr(
-        "{wasted} of {observed} GPU-hours were not used ({sampled} sampled every {span}): {free} unallocated, {reserved} allocated but unused, {held} held idle, {stalled} stalled; {active} were busy."
-        if (spent.sampled or 0.0) >= OPEN_FROM
-        else "{wasted} of {observed} observed GPU-hours were not used: {free} unallocated, {reserved} allocated but unused, {held} held idle, {stalled} stalled; {active} were busy.",
+        (
+            "{wasted} of {observed} GPU-hours were not used ({sampled} sampled every {span}): {free} unallocated,"
+            " {reserved} allocated but unused, {held} held idle, {stalled} stalled; {active} were busy."
+            if (spent.sampled or 0.0) >= OPEN_FROM
+            else (
+                "{wasted} of {observed} observed GPU-hours were not used: {free} unallocated, {reserved} allocated but"
+                " unused, {held} held idle, {stalled} stalled; {active} were busy."
+            )
+        ),
         wasted=GpuHours(spent.unused_ms),
         observed=GpuHours(spent.observed_ms),
         active=busy_share(summary),

@@ -209,7 +209,8 @@ class Ties:
         if self.unseen:
             failed.append(
                 tr_many(
-                    "{number} {GPU|GPUs} or {host|hosts} of the same job {is|are} not observed ({|such as }{place}): the job may be working there",
+                    "{number} {GPU|GPUs} or {host|hosts} of the same job {is|are} not observed ({|such as }{place}):"
+                    " the job may be working there",
                     len(self.unseen),
                     place=self.unseen[0],
                 )
@@ -217,7 +218,8 @@ class Ties:
         if self.tied:
             failed.append(
                 tr(
-                    "Slurm job {other} of the same user is working or not observed. Both may belong to one array or heterogeneous job, which `scancel` ends as a whole",
+                    "Slurm job {other} of the same user is working or not observed. Both may belong to one array or"
+                    " heterogeneous job, which `scancel` ends as a whole",
                     other=self.tied[0],
                 )
             )

@@ -146,7 +146,8 @@ def watched_enough(seen: Observation) -> list[str]:
     if seen.unconfirmed_ratio > UNCONFIRMED_MAX:
         failed.append(
             tr(
-                "only point samples show {share} of the time as idle; neither energy nor power rules out work between them",
+                "only point samples show {share} of the time as idle; neither energy nor power rules out work between"
+                " them",
                 share=Share(seen.unconfirmed_ratio),
             )
         )
@@ -177,7 +178,8 @@ def likely_idle(found: LikelyIdle) -> Sentence:
     low, high = Number(found.low_w), Number(found.high_w)
     power = tr("{watts} W", watts=low) if str(low) == str(high) else tr("{low} to {high} W", low=low, high=high)
     return tr(
-        "{number} of {number} samples at 0 and flat power of {power}: very likely idle; the energy counter or fallow's agent can confirm it",
+        "{number} of {number} samples at 0 and flat power of {power}: very likely idle; the energy counter or fallow's"
+        " agent can confirm it",
         number=Number(found.count),
         power=power,
     )
@@ -249,7 +251,8 @@ def good_record(grade: str, judged: int, right: int) -> list[str]:
     if judged < JUDGED_MIN or right >= wanted * judged:
         return []
     sentence = tr_many(
-        "of {number} {finding|findings} of this rule with {grade} confidence that {was|were} labelled here, {right} {was|were} right: {wanted} are needed",
+        "of {number} {finding|findings} of this rule with {grade} confidence that {was|were} labelled here, {right}"
+        " {was|were} right: {wanted} are needed",
         judged,
         grade=tr(grade),
         right=Number(right),

@@ -134,7 +134,8 @@ def _promise(_: Known, finding: Finding) -> list[Sentence]:
         return [tr("stays unused for another {horizon} with a probability of {share}", horizon=horizon, share=share)]
     return [
         tr(
-            "confidence is {day_grade} for {day} and {grade} for {horizon}: the probability of staying unused is {day_share} and {share}",
+            "confidence is {day_grade} for {day} and {grade} for {horizon}: the probability of staying unused is"
+            " {day_share} and {share}",
             day_grade=tr(confidence.day_grade),
             day=Span(DAY_MS),
             day_share=at_most_below(outlook.day_probability),
@@ -234,7 +235,8 @@ SHARED_LABELS = (
 
 
 ESTIMATED = tr(
-    "the energy of a MIG instance is an estimate: its slices' share of the whole GPU's energy in those hours. It is too high for an idle instance beside busy ones"
+    "the energy of a MIG instance is an estimate: its slices' share of the whole GPU's energy in those hours. It is too"
+    " high for an idle instance beside busy ones"
 )
 
 SAVES_IN_A_PACKING = tr(

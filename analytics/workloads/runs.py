@@ -185,8 +185,12 @@ _LEAST_PART = 0.1
 NEED_THRESHOLDS = {
     "need": "98th percentile of the hourly peaks times 1.15 (facts: VRAM right-size)",
     "fits": "the peak fills at most 80 % of the card (facts: VRAM right-size)",
-    "preallocated": "memory is flat within 2 points of 75 (JAX), 90 or 92 (vLLM) or from 95 % (TensorFlow) of the card on; processes had "
-    f"{AT_ONCE_RATIO:.0%} of it in their first list; or an inference server reserves its cache (an allocator that takes what it needs grows; flat: standard deviation below 1 % of the mean after the first hour)",
+    "preallocated": (
+        "memory is flat within 2 points of 75 (JAX), 90 or 92 (vLLM) or from 95 % (TensorFlow) of the card on;"
+        f" processes had {AT_ONCE_RATIO:.0%} of it in their first list; or an inference server reserves its cache (an"
+        " allocator that takes what it needs grows; flat: standard deviation below 1 % of the mean after the first"
+        " hour)"
+    ),
 }
 
 _RESERVING = ("vllm", "sglang", "tgi")

@@ -40,8 +40,14 @@ SMALLER_CARD_LABELS = (
 )
 
 _PRICE_THRESHOLDS = {
-    "price": f"at least {WORTH_MOVING:.0%} below the price of the present card; merely below it if the prices are of two kinds, such as the site's own and a list price (ours)",
-    "saving": "shown for a card that the fleet had in the last 24 h of the window, if both prices are of the same kind; else unknown",
+    "price": (
+        f"at least {WORTH_MOVING:.0%} below the price of the present card; merely below it if the prices are of two"
+        " kinds, such as the site's own and a list price (ours)"
+    ),
+    "saving": (
+        "shown for a card that the fleet had in the last 24 h of the window, if both prices are of the same kind; else"
+        " unknown"
+    ),
 }
 
 

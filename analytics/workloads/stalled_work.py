@@ -252,6 +252,12 @@ STALLED_LABELS = (
 """Labels of the evidence that all rules about stalled GPUs have."""
 
 STALLED_THRESHOLDS = {
-    "`ledger.stalled_after`": "7 min, a setting: the time is `stalled` in the ledger, where at least two witnesses agree (docs/how-a-number-is-made.md)",
-    "draw": f"confidence is lower from {MUCH_MORE:g} times the draw of idle cards of the model (one spinning thread: 1.6 times, measured on an H200)",
+    "`ledger.stalled_after`": (
+        "7 min, a setting: the time is `stalled` in the ledger, where at least two witnesses agree"
+        " (docs/how-a-number-is-made.md)"
+    ),
+    "draw": (
+        f"confidence is lower from {MUCH_MORE:g} times the draw of idle cards of the model (one spinning thread: 1.6"
+        " times, measured on an H200)"
+    ),
 }

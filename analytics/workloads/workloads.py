@@ -26,8 +26,10 @@ WORK_THRESHOLDS = {
 }
 
 PEAK_THRESHOLDS = {
-    "peaks": "of the driver's samples, by the 98th percentile and the maximum of each row; unknown if rows have only means, "
-    "and then there is no finding (a mean over a minute hides bursts of seconds)"
+    "peaks": (
+        "of the driver's samples, by the 98th percentile and the maximum of each row; unknown if rows have only means, "
+        "and then there is no finding (a mean over a minute hides bursts of seconds)"
+    )
 }
 
 IDLE_MAX_PCT = 20.0

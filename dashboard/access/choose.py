@@ -38,14 +38,15 @@ def access_of(settings: Config, *, address: str, local: bool, insecure: bool, cl
         if settings.text("dashboard.people"):
             raise ConfigError(
                 "dashboard.people is set, but no sign-in identifies readers: everybody would be an admin",
-                "set dashboard.proxy_header or dashboard.oidc_issuer too, or remove dashboard.people (docs/dashboard.md)",
+                "set dashboard.proxy_header or dashboard.oidc_issuer too, or remove dashboard.people"
+                " (docs/dashboard.md)",
             )
         return LOCAL
     if not proxy and not oidc:
         raise UsageError(
             f"--host {address} would let others in, and no sign-in identifies them",
-            "set dashboard.proxy_header or dashboard.oidc_issuer (docs/dashboard.md), give --insecure to show everything "
-            "to everybody, or serve on 127.0.0.1 and reach it through `ssh -L 8050:127.0.0.1:8050 HOST`",
+            "set dashboard.proxy_header or dashboard.oidc_issuer (docs/dashboard.md), give --insecure to show"
+            " everything to everybody, or serve on 127.0.0.1 and reach it through `ssh -L 8050:127.0.0.1:8050 HOST`",
         )
     people = Directory(settings.text("dashboard.people"), settings.text("dashboard.default_role"))
     if proxy:

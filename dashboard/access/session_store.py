@@ -97,7 +97,8 @@ class SessionStore:
         """Record that the browser has sent the cookie of that number; of several requests at once, the first counts."""
         with self._open() as database:
             database.execute(
-                "update sign_in set before = serial, serial = ?, seen_ms = ?, offered = max(offered, ?) where digest = ? and serial < ?",
+                "update sign_in set before = serial, serial = ?, seen_ms = ?, offered = max(offered, ?) where digest ="
+                " ? and serial < ?",
                 (serial, now_ms, serial, digest, serial),
             )
 

@@ -111,7 +111,8 @@ ENDPOINTS = (
     ),
     ApiEndpoint(
         "accounts",
-        "allocated, used and wasted GPU-hours with their cost, by team, user, pool or another group, the most paid first: `fallow ledger --by`",
+        "allocated, used and wasted GPU-hours with their cost, by team, user, pool or another group, the most paid"
+        " first: `fallow ledger --by`",
         ACCOUNT_COLUMNS,
         EndpointRows(_account_rows),
         more=(BY,),

@@ -41,9 +41,10 @@ _SERVER = {"name": "fallow", "title": "fallow: GPUs that are paid for and not us
 _CAPABILITIES: Json = {"tools": {"listChanged": False}}
 _KEPT_MS = 3_600_000
 _INSTRUCTIONS = (
-    "Reads what fallow knows of a GPU fleet: the ledger of GPU time, findings and recommendations. Null is unknown, 0 is measured. Every "
-    "answer has its window, the end of the data (as_of) and the observed share (coverage): report these with every figure. Begin with "
-    "`ledger` and `recommendations_totals`; `scopes` lists the names to filter by. Commands in the answers are for people to run."
+    "Reads what fallow knows of a GPU fleet: the ledger of GPU time, findings and recommendations. Null is unknown, 0"
+    " is measured. Every answer has its window, the end of the data (as_of) and the observed share (coverage): report"
+    " these with every figure. Begin with `ledger` and `recommendations_totals`; `scopes` lists the names to filter by."
+    " Commands in the answers are for people to run."
 )
 
 

@@ -36,7 +36,10 @@ def openapi() -> Json:
             "title": "fallow",
             "version": __version__,
             "summary": "GPUs that are paid for and not used: ledger, findings and recommendations, read-only.",
-            "description": "Null is unknown, 0 is measured. Every answer has its window, the end of the data and the observed share.",
+            "description": (
+                "Null is unknown, 0 is measured. Every answer has its window, the end of the data and the observed"
+                " share."
+            ),
         },
         "servers": [{"url": "/"}],
         "security": [{"token": []}, {}],

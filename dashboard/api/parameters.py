@@ -44,12 +44,14 @@ class Parameter:
 WINDOW_AND_SCOPE = (
     Parameter(
         "span",
-        f"length of the window, up to the end of the data; without a window {DEFAULT_SPAN}, or the window that the pages started with",
+        f"length of the window, up to the end of the data; without a window {DEFAULT_SPAN}, or the window that the"
+        " pages started with",
         SPANS,
     ),
     Parameter(
         "since",
-        "start of the window, instead of `span`: a day, a week, a moment or a length of time, such as 2026-11-09, 2026-W46 or 14d",
+        "start of the window, instead of `span`: a day, a week, a moment or a length of time, such as 2026-11-09,"
+        " 2026-W46 or 14d",
     ),
     Parameter("until", "end of the window, as `since`"),
     Parameter("first", "first day of the window in the time zone, with `last`, instead of `span`"),

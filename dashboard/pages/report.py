@@ -196,7 +196,8 @@ def _choice(view: View, chosen: Week) -> html.Section:
         name="weeks",
         title=tr("Which week"),
         question=tr(
-            "Monday to Monday in the time zone of the bar above; pool, model, team and language are those of the bar too."
+            "Monday to Monday in the time zone of the bar above; pool, model, team and language are those of the bar"
+            " too."
         ),
         finding=tr("Chosen: {week}, {scope}", week=_name(view, chosen), scope=_scope(view)),
         body=[

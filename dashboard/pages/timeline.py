@@ -162,7 +162,8 @@ def _of_gpus(view: View, colours: Palette) -> _Picture:
             until=Moment(visible(view)[1]),
         ),
         question=tr(
-            "Which GPUs are idle, and since when? One row per GPU, one column per {width}; the colour is the state with the most time. {opens}",
+            "Which GPUs are idle, and since when? One row per GPU, one column per {width}; the colour is the state with"
+            " the most time. {opens}",
             width=width,
             opens=opens,
         ),
@@ -230,9 +231,15 @@ def _of_groups(view: View, colours: Palette, kind: str) -> _Picture:
             until=Moment(visible(view)[1]),
         ),
         question=tr(
-            "Where are GPUs idle, and since when? One row per pool, one column per {width}; the height of a colour is its share of the GPU time, rounded to {step}. A click opens the pool."
-            if kind == POOLS
-            else "Where are GPUs idle, and since when? One row per host, one column per {width}; the height of a colour is its share of the GPU time, rounded to {step}. A click opens the host.",
+            (
+                "Where are GPUs idle, and since when? One row per pool, one column per {width}; the height of a colour"
+                " is its share of the GPU time, rounded to {step}. A click opens the pool."
+                if kind == POOLS
+                else (
+                    "Where are GPUs idle, and since when? One row per host, one column per {width}; the height of a"
+                    " colour is its share of the GPU time, rounded to {step}. A click opens the host."
+                )
+            ),
             width=width,
             step=Share(1 / timeline.lines),
         ),

@@ -40,7 +40,8 @@ def _quality(view: View, colours: Palette) -> html.Div:
         return html.Div(html.P(sentence, className="headline"))
     seen = view.report.ledger.seen
     observed = tr(
-        "{share} of the GPU time of this window was observed, over {gpus} GPUs. The rest counts in no share: {unknown} GPU-hours are unknown, {outside} before a host's first row or after its last.",
+        "{share} of the GPU time of this window was observed, over {gpus} GPUs. The rest counts in no share: {unknown}"
+        " GPU-hours are unknown, {outside} before a host's first row or after its last.",
         share=Share(seen.share),
         gpus=Number(seen.gpus),
         unknown=GpuHours(view.report.ledger.summary.totals.state_ms["unknown"]),

@@ -32,7 +32,8 @@ def annotations_panel(
             html.H2(tr("Annotations"), id="annotations-title"),
             html.P(
                 tr(
-                    "What happened in this window? The numbers are those of the marks above; annotations change no figure."
+                    "What happened in this window? The numbers are those of the marks above; annotations change no"
+                    " figure."
                 ),
                 className="question",
             ),

@@ -87,7 +87,8 @@ LEDGER = LakeTable(
 
 GPU_STATE = LakeTable(
     "gpu_state",
-    "one time of one GPU in one state and with one user, in the file of its month; stalled, low and active are one state here",
+    "one time of one GPU in one state and with one user, in the file of its month; stalled, low and active are one"
+    " state here",
     derived=True,
     columns=(
         _TIME,
@@ -125,9 +126,10 @@ LEDGER_PART = LakeTable(
         LakeColumn(
             "label",
             Type.STRING,
-            "unknown (between the first and the last row of the day and what is known of it), unseen (rows of a split GPU or an "
-            "instance that say nothing, and without length where a GPU was released), unavailable, free, reserved, held, "
-            "stalled, busy, zero or stalling (at an edge of the day and too short to be held or stalled by itself), or resumed (stalled if the day before ends so)",
+            "unknown (between the first and the last row of the day and what is known of it), unseen (rows of a split"
+            " GPU or an instance that say nothing, and without length where a GPU was released), unavailable, free,"
+            " reserved, held, stalled, busy, zero or stalling (at an edge of the day and too short to be held or"
+            " stalled by itself), or resumed (stalled if the day before ends so)",
             _LEDGER,
         ),
         LakeColumn("gpu_share", Type.DOUBLE, "as in the ledger", "device table", unit="1"),
@@ -173,8 +175,9 @@ IDLE_INTERVAL_PART = LakeTable(
 )
 
 _PEAKS = (
-    "time at each whole percent, 0 to 100, rounded up, that the driver's samples {stay} within; rows without samples count at 100. "
-    "A percentile of it is not below that of the samples, for any length of rows; null where no row has samples"
+    "time at each whole percent, 0 to 100, rounded up, that the driver's samples {stay} within; rows without samples"
+    " count at 100. A percentile of it is not below that of the samples, for any length of rows; null where no row has"
+    " samples"
 )
 _HISTOGRAM = (
     "time at each whole percent, 0 to 100, rounded down (add to merge); a percentile of it is at most one point too low"

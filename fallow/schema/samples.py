@@ -204,12 +204,14 @@ EVENT = LakeTable(
         LakeColumn(
             "kind",
             Type.STRING,
-            "agent_start, agent_stop, agent_failed, agent_killed, part_failed, metrics_failed, config_reloaded, config_rejected, clock_stepped, missed_intervals; "
-            "driver_up, driver_down, worker_restart, released, resumed; gpu_ok, gpu_degraded, gpu_lost, gpu_missing, gpu_reset_required, "
-            "gpu_wedged, gpu_asleep, gpu_added, gpu_removed, mig_changed, counters_restarted, stalled_suspect, stalled_over, call_unsupported, call_denied; "
-            "xid, ecc_uncorrected, row_remap_pending, row_remap_failed, recovery_action; pid_namespace, "
-            "attribution_failed, serving_failed; disk_full, spool_failed, sampling_thinned, sampling_restored, rows_dropped, store_down, "
-            "store_up, lake_repaired, lake_adopted, host_name_taken, rows_set_aside or spool_copied",
+            "agent_start, agent_stop, agent_failed, agent_killed, part_failed, metrics_failed, config_reloaded,"
+            " config_rejected, clock_stepped, missed_intervals; driver_up, driver_down, worker_restart, released,"
+            " resumed; gpu_ok, gpu_degraded, gpu_lost, gpu_missing, gpu_reset_required, gpu_wedged, gpu_asleep,"
+            " gpu_added, gpu_removed, mig_changed, counters_restarted, stalled_suspect, stalled_over, call_unsupported,"
+            " call_denied; xid, ecc_uncorrected, row_remap_pending, row_remap_failed, recovery_action; pid_namespace,"
+            " attribution_failed, serving_failed; disk_full, spool_failed, sampling_thinned, sampling_restored,"
+            " rows_dropped, store_down, store_up, lake_repaired, lake_adopted, host_name_taken, rows_set_aside or"
+            " spool_copied",
             "writer",
             key=True,
         ),
@@ -343,7 +345,8 @@ REQUEST = LakeTable(
 
 WITHHELD = LakeTable(
     "withheld",
-    "one host whose GPUs the scheduler may not allocate for a time, as its source last reported it; rows are only added",
+    "one host whose GPUs the scheduler may not allocate for a time, as its source last reported it; rows are only"
+    " added",
     derived=False,
     columns=(
         LakeColumn("time", Type.TIMESTAMP, "start", "scheduler", "1 s", key=True),

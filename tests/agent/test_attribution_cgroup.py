@@ -244,8 +244,9 @@ SLUID = "s7Q2MMABCD4E00"
 
 # what scontrol of Slurm 22.05 printed for jobs whose name and comment were made to look like an account
 PRINTED = (
-    b"JobId=1 JobName=x Account=evil QOS= UserId=root(0) GroupId=root(0) MCS_label=N/A Priority=4294901759 Nice=0 Account=ml "
-    b"QOS=normal JobState=RUNNING Reason=None Dependency=(null) WorkDir=/tmp Comment=Nice=0 Account=no QOS=z StdIn=/dev/null\n"
+    b"JobId=1 JobName=x Account=evil QOS= UserId=root(0) GroupId=root(0) MCS_label=N/A Priority=4294901759 Nice=0"
+    b" Account=ml QOS=normal JobState=RUNNING Reason=None Dependency=(null) WorkDir=/tmp Comment=Nice=0 Account=no"
+    b" QOS=z StdIn=/dev/null\n"
 )
 ARRAY = (
     b"JobId=3 ArrayJobId=2 ArrayTaskId=1 JobName=wrap UserId=root(0) GroupId=root(0) Nice=0 Account=other QOS=normal\n"
@@ -367,9 +368,10 @@ def test_a_dead_controller_is_told_once_and_left_alone_for_a_while(scontrol: Pat
         assert asked(accounts, NOW + step * 30_000, "2", "3") == [None, None]
     assert len(scontrol.with_name("scontrol.calls").read_text(encoding="ascii").splitlines()) == 1
     (incident,) = failures.take()
-    assert incident["detail"] == (
-        "Slurm accounts are unknown: scontrol failed: slurm_load_jobs error: Unable to contact slurm controller (connect failure); "
-        f"try `{scontrol} ping`"
+    assert (
+        incident["detail"]
+        == "Slurm accounts are unknown: scontrol failed: slurm_load_jobs error: Unable to contact slurm controller"
+        f" (connect failure); try `{scontrol} ping`"
     )
     scontrol.with_name("scontrol.out").write_bytes(ARRAY)
     assert asked(accounts, NOW + 700_000, "2", "3") == ["ml", "other"]

@@ -268,11 +268,11 @@ def test_the_whole_status() -> None:
         blocked=(Blocked(5, "GPU-1", 2, "nvmlX"),),
         publishing=publishing,
     )
-    assert status_text(whole, now_ms) == (
-        "fallow 0.2.0 on gn001, process 77, released until 2026-11-18T12:07:40Z: it holds no /dev/nvidia*\n"
-        "  rows        one every 10s, the newest ended 4s ago; started 2026-11-18T11:06:40Z\n"
-        "  GPUs        1 lost, 7 ok\n"
-        "  publishing  last 1min 30s ago, 1,234 rows wait in 3.0 MiB; failing since 2026-11-18T12:06:10Z: no route to host\n"
-        "  blocked     worker 5 is stuck in nvmlX on GPU 2 (GPU-1)"
+    assert (
+        status_text(whole, now_ms)
+        == "fallow 0.2.0 on gn001, process 77, released until 2026-11-18T12:07:40Z: it holds no /dev/nvidia*\n  rows   "
+        "     one every 10s, the newest ended 4s ago; started 2026-11-18T11:06:40Z\n  GPUs        1 lost, 7 ok\n "
+        " publishing  last 1min 30s ago, 1,234 rows wait in 3.0 MiB; failing since 2026-11-18T12:06:10Z: no route to"
+        " host\n  blocked     worker 5 is stuck in nvmlX on GPU 2 (GPU-1)"
     )
     assert AgentStatus.from_json(json.loads(json.dumps(whole.as_json()))) == whole

@@ -245,7 +245,8 @@ def test_the_ring_holds_the_last_ten_seconds_and_gives_what_is_newer(player: Pla
     scenario = one(gpu, sample_clock_offset_us=offset_us)
     util, newer, mem_util = player.ask(
         scenario,
-        "util = samples(gpu)\nout = util, samples(gpu, 1, util[-9][0]), samples(gpu, nv.NVML_MEMORY_UTILIZATION_SAMPLES)",
+        "util = samples(gpu)\nout = util, samples(gpu, 1, util[-9][0]), samples(gpu,"
+        " nv.NVML_MEMORY_UTILIZATION_SAMPLES)",
     )
     stamps = [stamp for stamp, _ in util]
     assert len(util) == RING_SIZE == 72

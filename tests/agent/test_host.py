@@ -21,7 +21,10 @@ RATES = (
     "cpu_util_pct", "cpu_pressure_pct", "mem_pressure_pct", "io_pressure_pct", "disk_read_bytes_per_s",
     "disk_write_bytes_per_s", "net_receive_bytes_per_s", "net_transmit_bytes_per_s",
 )  # fmt: skip
-MEMORY = "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 300 kB\nBuffers: 1 kB\nCached: 200 kB\nActive: 100 kB\nInactive: 100 kB\nShmem: 1 kB\n"
+MEMORY = (
+    "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 300 kB\nBuffers: 1 kB\nCached: 200 kB\nActive: 100 kB\nInactive:"
+    " 100 kB\nShmem: 1 kB\n"
+)
 LEVELS = ("cpu_count", "mem_used_bytes", "mem_total_bytes", "swap_used_bytes")
 
 

@@ -131,7 +131,8 @@ def test_vllm() -> None:
 def test_the_time_to_the_first_token_is_a_mean_of_the_answers_since_the_scrape_before() -> None:
     labels = '{engine="0",model_name="m"}'
     pages = [
-        f"vllm:time_to_first_token_seconds_sum{labels} {seconds}\nvllm:time_to_first_token_seconds_count{labels} {count}\n"
+        f"vllm:time_to_first_token_seconds_sum{labels} {seconds}\nvllm:time_to_first_token_seconds_count{labels}"
+        f" {count}\n"
         for seconds, count in ((12.5, 42), (14.5, 46))
     ]
     assert rates(*pages)["m"]["time_to_first_token_s"] == 0.5

@@ -132,7 +132,8 @@ class Cluster:
         """A program that runs a command of Slurm's inside."""
         path = self.folder / name
         path.write_text(
-            f'#!/bin/sh\nexport SLURM_CONF={self.folder}/slurm.conf\nexec nsenter --net=/proc/{self.inside}/ns/net {name} "$@"\n',
+            f"#!/bin/sh\nexport SLURM_CONF={self.folder}/slurm.conf\nexec nsenter --net=/proc/{self.inside}/ns/net"
+            f' {name} "$@"\n',
             encoding="utf-8",
         )
         path.chmod(0o755)

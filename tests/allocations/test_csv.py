@@ -195,7 +195,10 @@ def test_the_lake_knows_where_a_gpu_is(allocations: Allocations, file: File, lak
     known = dict.fromkeys(("GPU-a", "GPU-b"), "gn1.example") | {"GPU-x": "gn2"}
     assert {row["gpu"]: row["host"] for row in stored(lake)} == known
     assert done.notes == [
-        "1 line names another host than the lake has for its GPU, and the lake's host counts: line 2 names gn2, the lake has gn1.example"
+        (
+            "1 line names another host than the lake has for its GPU, and the lake's host counts: line 2 names gn2, the"
+            " lake has gn1.example"
+        )
     ]
 
 

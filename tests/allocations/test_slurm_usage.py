@@ -253,9 +253,17 @@ def test_jobs_of_clusters_are_on_the_hosts_that_exporters_name_with_the_label_of
 
 
 SINFO = {
-    "a format": "NODELIST|STATE|GRES|TIMESTAMP|REASON\ngn1|drained*|gpu:h100:4|2026-11-20T00:00:00|bad gpu\ngn2|idle|gpu:4|Unknown|none\ncpu1|down|(null)|2026-11-20T00:00:00|x\n",
-    "another order": "STATE|REASON|NODELIST|TIMESTAMP\ndrng|bad gpu|gn1|2026-11-20T00:00:00\nmix|none|gn[2-3]|Unknown\n",
-    "list reasons": "REASON               USER      TIMESTAMP           NODELIST\nbad gpu              root      2026-11-20T00:00:00 gn1\n",
+    "a format": (
+        "NODELIST|STATE|GRES|TIMESTAMP|REASON\ngn1|drained*|gpu:h100:4|2026-11-20T00:00:00|bad"
+        " gpu\ngn2|idle|gpu:4|Unknown|none\ncpu1|down|(null)|2026-11-20T00:00:00|x\n"
+    ),
+    "another order": (
+        "STATE|REASON|NODELIST|TIMESTAMP\ndrng|bad gpu|gn1|2026-11-20T00:00:00\nmix|none|gn[2-3]|Unknown\n"
+    ),
+    "list reasons": (
+        "REASON               USER      TIMESTAMP           NODELIST\nbad gpu              root     "
+        " 2026-11-20T00:00:00 gn1\n"
+    ),
 }
 
 

@@ -28,8 +28,9 @@ def bad_files(folder: Path) -> Outcome:
     wrong = [*seen.wrong, *(name for name, peak_bytes in faults.items() if not peak_bytes)]
     peak = max(mutations_mib, *(peak_bytes // MIB for peak_bytes in faults.values()))
     return Outcome(
-        f"{_MUTATIONS} files: {seen.left_out} left out, {seen.read} read, {seen.refused} refused; {len(faults)} made by hand; "
-        f"{len(wrong)} changed others' figures {wrong[:2] or ''}; {time.monotonic() - began:.0f} s, at most {peak} MiB",
+        f"{_MUTATIONS} files: {seen.left_out} left out, {seen.read} read, {seen.refused} refused; {len(faults)} made by"
+        f" hand; {len(wrong)} changed others' figures {wrong[:2] or ''}; {time.monotonic() - began:.0f} s, at most"
+        f" {peak} MiB",
         holds=not (wrong or seen.refused) and peak < _MOST_MIB,
     )
 

@@ -37,10 +37,18 @@ REFUSED = {
     "ann\u2010lee": "contains U+2010 (HYPHEN), which is not a letter",
     "ann\U0001f600": "contains U+1F600 (GRINNING FACE), which is not a letter",
     "\u0301ann": "begins with U+0301 (COMBINING ACUTE ACCENT), a mark that needs a letter before it",
-    "\u0430nn": "mixes letters of different scripts: U+0430 (CYRILLIC SMALL LETTER A) and U+006E (LATIN SMALL LETTER N)",
-    "\u03bfnn": "mixes letters of different scripts: U+03BF (GREEK SMALL LETTER OMICRON) and U+006E (LATIN SMALL LETTER N)",
-    "ann\u0660": "mixes letters of different scripts: U+0061 (LATIN SMALL LETTER A) and U+0660 (ARABIC-INDIC DIGIT ZERO)",
-    "Иван たろう": "mixes letters of different scripts: U+0418 (CYRILLIC CAPITAL LETTER I) and U+305F (HIRAGANA LETTER TA)",
+    "\u0430nn": (
+        "mixes letters of different scripts: U+0430 (CYRILLIC SMALL LETTER A) and U+006E (LATIN SMALL LETTER N)"
+    ),
+    "\u03bfnn": (
+        "mixes letters of different scripts: U+03BF (GREEK SMALL LETTER OMICRON) and U+006E (LATIN SMALL LETTER N)"
+    ),
+    "ann\u0660": (
+        "mixes letters of different scripts: U+0061 (LATIN SMALL LETTER A) and U+0660 (ARABIC-INDIC DIGIT ZERO)"
+    ),
+    "Иван たろう": (
+        "mixes letters of different scripts: U+0418 (CYRILLIC CAPITAL LETTER I) and U+305F (HIRAGANA LETTER TA)"
+    ),
 }
 
 

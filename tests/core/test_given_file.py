@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-GPU_LOG = "timestamp, index, uuid, utilization.gpu [%]\n2026/11/20 10:00:00.000, 0, GPU-a, 5 %\n2026/11/20 10:00:10.000, 0, GPU-a, 5 %\n"
+GPU_LOG = (
+    "timestamp, index, uuid, utilization.gpu [%]\n2026/11/20 10:00:00.000, 0, GPU-a, 5 %\n2026/11/20 10:00:10.000, 0,"
+    " GPU-a, 5 %\n"
+)
 MEMORY_BYTES = 2 << 30
 """What a command may take beside what the tests have taken."""
 
@@ -225,7 +228,10 @@ def test_the_config_file_itself_is_a_file(places: dict[str, str], no_file: str) 
     by_variable = run_in_process("ledger", "--lake", places["lake"], FALLOW_CONFIG=no_file)
     kind = "a device" if no_file == "/dev/zero" else "a named pipe"
     for done in (by_flag, by_variable):
-        told = f"fallow: cannot read the config file {no_file}: it is {kind}; write the content to a file, and name the file\n"
+        told = (
+            f"fallow: cannot read the config file {no_file}: it is {kind}; write the content to a file, and name the"
+            " file\n"
+        )
         assert (done.returncode, done.stderr) == (2, told)
     bundle = run_in_process("ledger", "--lake", "s3://bucket/x", AWS_CA_BUNDLE=no_file)
     assert wrong(bundle, no_file) == ""
@@ -241,7 +247,10 @@ def test_a_file_without_an_end_is_read_no_further_than_its_limit(tmp_path: Path)
 
 
 def test_an_import_reads_what_a_shell_pipes_to_it(places: dict[str, str]) -> None:
-    command = f"{sys.executable} -m fallow import nvidia-smi <(sleep 0.3; cat {places['log']}) --host h --lake {places['folder']}/new"
+    command = (
+        f"{sys.executable} -m fallow import nvidia-smi <(sleep 0.3; cat {places['log']}) --host h --lake"
+        f" {places['folder']}/new"
+    )
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     with pytest.raises(OSError, match="it is a device"):

@@ -67,8 +67,12 @@ AROUND = {
     "analytics/report/part_tables.py": "the one way past a part, which narrows what it gives",
     "analytics/report/decision_window.py": "the window of decisions, which `Whole.recommendations` narrows",
     "analytics/report/coverage.py": "narrows what it fills in, by the function that it is given",
-    "analytics/tables/card_fit.py": "the workloads of rows of the part, and the cards of the fleet, which everybody may know",
-    "analytics/tables/plan_old_cards.py": "the works and servers of rows of the part, and the cards of the fleet, which everybody may know",
+    "analytics/tables/card_fit.py": (
+        "the workloads of rows of the part, and the cards of the fleet, which everybody may know"
+    ),
+    "analytics/tables/plan_old_cards.py": (
+        "the works and servers of rows of the part, and the cards of the fleet, which everybody may know"
+    ),
     "analytics/tables/report_columns.py": "how long rules wait for data, which is the same for everybody",
     "analytics/tables/wording.py": "how long rules wait for data, which is the same for everybody",
     "dashboard/source.py": "makes plans of everybody ahead, and shows nothing of them",

@@ -196,7 +196,10 @@ def test_a_cursor_is_of_one_question_and_one_version_of_the_lake(held: Held) -> 
     ):
         assert refused(pages, other) == (
             400,
-            "This cursor belongs to another request. take `next` of the previous answer and keep the other parameters, or leave the cursor out",
+            (
+                "This cursor belongs to another request. take `next` of the previous answer and keep the other"
+                " parameters, or leave the cursor out"
+            ),
         )
     assert refused(held.pages(VIEW_ALPHA), f"{FINDINGS}&cursor={cursor}")[0] == 400
     pages.press("ack", held.finding("a").finding_id)

@@ -120,9 +120,10 @@ def test_one_that_fails_is_one_sentence_and_the_others_arrive(send: Sender, mail
     to = ["--to", "mailto:a@example.org,gone@example.org,b@example.org"]
     done = send(*to, **mail_settings(mailbox))
     assert done.code == 1
-    assert done.err == (
-        "fallow: could not send report 2026-W40 (all/en) to mailto:gone@example.org: the mail server refused the recipient: "
-        "550 no such user; the next run tries again\n"
+    assert (
+        done.err
+        == "fallow: could not send report 2026-W40 (all/en) to mailto:gone@example.org: the mail server refused the"
+        " recipient: 550 no such user; the next run tries again\n"
     )
     assert [address for address, _ in mailbox.mails] == ["a@example.org", "b@example.org"]
     mailbox.to_recipient.clear()
@@ -234,7 +235,10 @@ def test_a_chat_has_the_observed_share_beside_the_window(week: Report) -> None:
     for code, said in (
         (
             "en",
-            f"; observed: {share} % of the time; 0.5 % of that time only sampled, once every 5 min; {outside}; silent hosts: import since",
+            (
+                f"; observed: {share} % of the time; 0.5 % of that time only sampled, once every 5 min; {outside};"
+                " silent hosts: import since"
+            ),
         ),
         ("fr", " ; observé : "),
     ):

@@ -102,9 +102,10 @@ def test_saving_is_asked_for(by_hand: Lake, evaluate: Evaluate) -> None:
     done = evaluate(line, flags=("--save", "--as", "ann", "--json"))
     assert done.returncode == 0
     assert rows_of(done.stdout)["evaluation"][0]["judged_findings"] == 1
-    assert done.stderr == (
-        "fallow: saved the counts of 1 rule; they set the confidence of findings in windows that end after 2026-11-20T04:00:00Z; "
-        "1 of 1 counts by rule and confidence are below 10 findings and have no effect\n"
+    assert (
+        done.stderr
+        == "fallow: saved the counts of 1 rule; they set the confidence of findings in windows that end after"
+        " 2026-11-20T04:00:00Z; 1 of 1 counts by rule and confidence are below 10 findings and have no effect\n"
     )
     assert load_records(by_hand, ms(5 * 3600)) == {("held", "low"): RuleRecord("held", "low", 2, 1, 1)}
     done = evaluate(f"GPU-3,{at(0)},{at(4)},free,,,,", flags=("--save", "--as", "ann"))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from fallow.lake import Lake
 
 COLUMNS = (
-    "finding_id rule category sentence status gpus host user team job since gpu_hours basis energy_kwh cost currency confidence "
-    "failed_conditions reclaimable reclaimable_gpus evidence next_command simulated notes witnesses"
+    "finding_id rule category sentence status gpus host user team job since gpu_hours basis energy_kwh cost currency"
+    " confidence failed_conditions reclaimable reclaimable_gpus evidence next_command simulated notes witnesses"
 )
 
 
@@ -114,7 +114,10 @@ def test_text(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
         "Commands only inspect, because the newest row is ",
         "Held idle ≥ 120 min 4.0",
         "F-f3eb8c41f7: 4.0 GPU-hours: 2 GPUs on h1 held idle, without a running kernel",
-        "user: ann, since 2026-11-20 00:00 UTC; reclaimable if the user agrees: GPU-1, GPU-2 (2 of 2); rule: held; status: new",
+        (
+            "user: ann, since 2026-11-20 00:00 UTC; reclaimable if the user agrees: GPU-1, GPU-2 (2 of 2); rule: held;"
+            " status: new"
+        ),
         "- 4.0 / 4.0 / 4.0 GPU-hours in intervals of at least 30 / 60 / 120 min; source of the user: process",
         f"- less certain because {'; '.join(FAILED)}",
         "next step ssh h1 nvidia-smi --query-compute-apps=gpu_uuid,pid,used_memory,name --format=csv",

@@ -55,7 +55,10 @@ NOTHING = "only nothing of the time was observed, 90 % are needed"
         (
             {"point_ratio": 0.25, "sample_count": 600},
             [
-                "point samples for 25.0 % of the time: 600 samples at 0 can hide activity of up to 0.50 % of the time (95 %)"
+                (
+                    "point samples for 25.0 % of the time: 600 samples at 0 can hide activity of up to 0.50 % of the time"
+                    " (95 %)"
+                )
             ],
         ),
         (
@@ -67,7 +70,10 @@ NOTHING = "only nothing of the time was observed, 90 % are needed"
         (
             {"unconfirmed_ratio": 0.101},
             [
-                "only point samples show 10.1 % of the time as idle; neither energy nor power rules out work between them"
+                (
+                    "only point samples show 10.1 % of the time as idle; neither energy nor power rules out work between"
+                    " them"
+                )
             ],
         ),
     ],
@@ -118,7 +124,10 @@ def fleet(site: Recording, days: float, *, gap_s: int = 0, **changes: object) ->
             {"gpu_util_coverage_ratio": None},
             [
                 "point samples only: 24 samples at 0 can hide activity of up to 12.50 % of the time (95 %)",
-                "only point samples show 100.0 % of the time as idle; neither energy nor power rules out work between them",
+                (
+                    "only point samples show 100.0 % of the time as idle; neither energy nor power rules out work"
+                    " between them"
+                ),
             ],
         ),
     ],

@@ -72,7 +72,8 @@ def test_one_by_one_each_says_who_where_and_what_was_wrong(fortnight: Lake, caps
     listed = re.findall(r"^  - (F-[0-9a-f]{10}):", rest, re.MULTILINE)
     assert sorted(listed) == sorted({each["finding_id"] for each in gone(capsys, fortnight)})
     wrong = re.findall(
-        r"user: (\w+); [^;]*; outcome: reversed: (last week's finding was wrong: the GPUs were used again from [-\d]+ [:\d]+ UTC)",
+        r"user: (\w+); [^;]*; outcome: reversed: (last week's finding was wrong: the GPUs were used again from [-\d]+"
+        r" [:\d]+ UTC)",
         " ".join(rest.split()),
     )
     assert {

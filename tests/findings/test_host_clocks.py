@@ -139,8 +139,8 @@ def test_data_quality_names_the_host_and_calls_nobody_else_silent(site: Recordin
     (clock,) = [each for each in remarks if each.kind == "clock_ahead"]
     assert clock.example == "odd"
     assert clock.sentence.startswith(
-        "the clock of odd is ahead: its rows go up to 2026-11-20 17:00 UTC, beyond the time on this machine; findings end with "
-        "the other hosts, at 2026-11-20 12:00 UTC"
+        "the clock of odd is ahead: its rows go up to 2026-11-20 17:00 UTC, beyond the time on this machine; findings"
+        " end with the other hosts, at 2026-11-20 12:00 UTC"
     )
     assert not [each for each in remarks if each.kind == "silent"]
 

@@ -149,9 +149,10 @@ def test_in_words_and_as_json(site: Recording) -> None:
     low, _ = wilson(1.0, 1)
     grade = found.findings[0].finding.confidence.grade
     grades = ", ".join(f"{each} {1 if each == grade else 0} of {1 if each == grade else 0}" for each in found.by_grade)
-    assert reversals_text(found) == (
-        f"reversals: of 1 finding up to 2026-11-27 00:00 UTC, 1 was wrong within 7 d (100 %; {100 * low:.0f} % to 100 % at "
-        f"90 %): {grades}"
+    assert (
+        reversals_text(found)
+        == f"reversals: of 1 finding up to 2026-11-27 00:00 UTC, 1 was wrong within 7 d (100 %; {100 * low:.0f} % to"
+        f" 100 % at 90 %): {grades}"
     )
     content: Any = record(REVERSALS.columns, found)
     assert (content["reversed"], content["judged"], content["rate"], content["horizon_hours"]) == (1, 1, 1.0, 168.0)

@@ -242,7 +242,8 @@ class FleetDays:
                 host.clock.free_slots()
         if step and step % (self.size.steps_a_day // 4) == 0:
             self.say(
-                f"{format_ms(self.clock.now_ms())}: {step} of {self.size.steps} steps in {time.monotonic() - began_s:.0f} s"
+                f"{format_ms(self.clock.now_ms())}: {step} of {self.size.steps} steps in"
+                f" {time.monotonic() - began_s:.0f} s"
             )
 
     def _end(self) -> None:

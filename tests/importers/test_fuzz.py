@@ -211,8 +211,9 @@ DMON = "#Date       Time        gpu    pwr     sm     fb\n#YYYYMMDD   HH:MM:SS  
 XML = "".join(
     f'<?xml version="1.0" ?><nvidia_smi_log><timestamp>Fri Nov 20 10:00:{tick:02} 2026</timestamp>'
     + "".join(
-        f"<gpu id='00:0{gpu}'><uuid>GPU-{gpu}</uuid><utilization><gpu_util>{tick} %</gpu_util></utilization><processes><process_info><pid>{tick + 1}</pid>"
-        "<type>C</type><process_name>python</process_name><used_memory>9 MiB</used_memory></process_info></processes></gpu>"
+        f"<gpu id='00:0{gpu}'><uuid>GPU-{gpu}</uuid><utilization><gpu_util>{tick}"
+        f" %</gpu_util></utilization><processes><process_info><pid>{tick + 1}</pid><type>C</type><process_name>python</process_name><used_memory>9"
+        " MiB</used_memory></process_info></processes></gpu>"
         for gpu in range(2)
     )
     + "</nvidia_smi_log>\n"
@@ -226,9 +227,11 @@ GPUSTAT = "".join(
     ]}) + "\n" for tick in range(20)
 )  # fmt: skip
 PMON = (
-    "#Date        Time         gpu         pid   type     sm     fb    command\n#YYYYMMDD    HH:MM:SS     Idx           #    C/G      %     MB    name\n"
+    "#Date        Time         gpu         pid   type     sm     fb    command\n#YYYYMMDD    HH:MM:SS     Idx          "
+    " #    C/G      %     MB    name\n"
     + "".join(
-        f" 20261120    10:00:{tick:02}       {gpu}       {tick + 7}      C      5   3900    python\n 20261120    10:00:{tick:02}       2          -      -      -      -    -\n"
+        f" 20261120    10:00:{tick:02}       {gpu}       {tick + 7}      C      5   3900    python\n 20261120   "
+        f" 10:00:{tick:02}       2          -      -      -      -    -\n"
         for tick in range(20)
         for gpu in range(2)
     )

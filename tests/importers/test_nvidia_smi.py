@@ -42,9 +42,9 @@ def test_every_field_reaches_its_column(smi: Run, place: str) -> None:
     assert done.published == {"device": (1, 0, 0), "gpu": (2, 0, 0)}
     assert query(
         place,
-        "select gpu, strftime(time, '%H:%M:%S'), offset_ms, interval_ms, health, util_source, gpu_util_pct, mem_util_pct, "
-        "mem_used_bytes, round(power_w::double, 2), temperature_c, sm_clock_mhz, mem_clock_mhz, throttle_reasons "
-        "from lake order by time",
+        "select gpu, strftime(time, '%H:%M:%S'), offset_ms, interval_ms, health, util_source, gpu_util_pct,"
+        " mem_util_pct, mem_used_bytes, round(power_w::double, 2), temperature_c, sm_clock_mhz, mem_clock_mhz,"
+        " throttle_reasons from lake order by time",
     ) == [
         ("GPU-abc", clock, offset, 10_000, "ok", "import", 43, 7, 2**30, 345.67, 45, 1980, 2619, 4)
         for clock, offset in (("10:00:00", 250), ("10:00:10", 257))
@@ -136,7 +136,8 @@ def test_a_lost_gpu_sets_health_and_messages_are_no_samples(smi: Run, place: str
 def test_a_killed_run_leaves_half_a_line_before_the_next_header(smi: Run, place: str) -> None:
     head = "timestamp, index, utilization.gpu [%]\n"
     done = smi(
-        f"{head}{at(0)}, 0, 5 %\n{at(10)}, 0, 4{head}{at(20)}, 0, 6 %\n{at(30)}, 0, 7{at(40)}, 0, 8 %\n{at(50)}, 0, 9 %\n"
+        f"{head}{at(0)}, 0, 5 %\n{at(10)}, 0, 4{head}{at(20)}, 0, 6 %\n{at(30)}, 0, 7{at(40)}, 0, 8 %\n{at(50)}, 0,"
+        " 9 %\n"
     )
     assert query(place, "select gpu_util_pct from lake order by time") == [(5,), (6,), (9,)]
     mixed = "more fields than the header names: a decimal comma without quotes, or mixed lines"
@@ -219,8 +220,9 @@ def test_the_summary_for_people(smi: Run) -> None:
 
 
 WHOLE = "".join(
-    f"timestamp, index, uuid, name, utilization.gpu [%], memory.used [MiB], power.draw [W]\n{at(0, day)}, 0, GPU-a, A, 5 %, 7 MiB, 9.5 W\n"
-    f"{at(0.01, day)}, 1, GPU-b, A, [N/A], 7 MiB, ERR!\n{at(10, day)}, 0, GPU-a, A, 100 %, 7 MiB, 9.5 W\n"
+    f"timestamp, index, uuid, name, utilization.gpu [%], memory.used [MiB], power.draw [W]\n{at(0, day)}, 0, GPU-a, A,"
+    f" 5 %, 7 MiB, 9.5 W\n{at(0.01, day)}, 1, GPU-b, A, [N/A], 7 MiB, ERR!\n{at(10, day)}, 0, GPU-a, A, 100 %, 7 MiB,"
+    " 9.5 W\n"
     for day in (START, START + timedelta(days=1))
 ).encode()
 DAMAGE = st.lists(
@@ -314,7 +316,8 @@ def test_of_several_columns_for_one_quantity_the_first_with_a_value_counts(smi: 
 
 def test_names_of_a_gpu_come_from_the_first_column_that_has_them(smi: Run, place: str) -> None:
     smi(
-        f"timestamp, gpu_uuid, uuid, gpu_name, name, utilization.gpu [%]\n{at(0)}, [N/A], GPU-a, [N/A], NVIDIA A10, 5 %\n",
+        f"timestamp, gpu_uuid, uuid, gpu_name, name, utilization.gpu [%]\n{at(0)}, [N/A], GPU-a, [N/A], NVIDIA A10,"
+        " 5 %\n",
         flags=("--interval", "10s"),
     )
     assert query(place, "select gpu, model from lake", "device") == [("GPU-a", "NVIDIA A10")]
@@ -366,7 +369,10 @@ SAVED = {
 )
 def test_what_a_spreadsheet_saved_is_read(smi: Run, place: str, text: str, encoding: str) -> None:
     smi(SAVED[text].encode(encoding), flags=("--tz", "UTC"))
-    found = "select count(*), min(strftime(time, '%Y-%m-%d %H:%M:%S')), any_value(mem_used_bytes), any_value(round(power_w::double, 1)) from lake"
+    found = (
+        "select count(*), min(strftime(time, '%Y-%m-%d %H:%M:%S')), any_value(mem_used_bytes),"
+        " any_value(round(power_w::double, 1)) from lake"
+    )
     assert query(place, found) == [(3, "2026-11-20 10:00:00", 9000 * 2**20, 88.1)]
 
 

@@ -24,8 +24,8 @@ def row(clock: str, gpu: int, sm: object, mtemp: object = "-", day: str = " 2026
 
 ROWS = "".join(row(f"10:00:0{tick}", gpu, tick) for tick in range(3) for gpu in range(2))
 VALUES = (
-    "select gpu, strftime(time, '%d %H:%M:%S'), gpu_util_pct, mem_util_pct, round(power_w), temperature_c, mem_temperature_c, "
-    "mem_clock_mhz, sm_clock_mhz, mem_used_bytes from lake order by time, gpu limit 1"
+    "select gpu, strftime(time, '%d %H:%M:%S'), gpu_util_pct, mem_util_pct, round(power_w), temperature_c,"
+    " mem_temperature_c, mem_clock_mhz, sm_clock_mhz, mem_used_bytes from lake order by time, gpu limit 1"
 )
 
 
@@ -70,18 +70,26 @@ def test_comma_separated_tables_and_broken_lines(smi: Run, place: str) -> None:
     assert done.dropped() == {"wrong number of fields: truncated or mixed lines": 1}
 
 
-NEW = "<gpu_power_readings><power_state>P0</power_state><average_power_draw>345.67 W</average_power_draw><current_power_limit>700.00 W</current_power_limit></gpu_power_readings>"
-OLD = "<power_readings><power_draw>345.67 W</power_draw><power_limit>700.00 W</power_limit><enforced_power_limit>700.00 W</enforced_power_limit></power_readings>"
+NEW = (
+    "<gpu_power_readings><power_state>P0</power_state><average_power_draw>345.67"
+    " W</average_power_draw><current_power_limit>700.00 W</current_power_limit></gpu_power_readings>"
+)
+OLD = (
+    "<power_readings><power_draw>345.67 W</power_draw><power_limit>700.00 W</power_limit><enforced_power_limit>700.00"
+    " W</enforced_power_limit></power_readings>"
+)
 
 
 def document(second: int, gpus: int = 2, power: str = NEW, util: str = "43 %") -> str:
     cards = "".join(
-        f'<gpu id="00000000:{3 + gpu:02}:00.0"><product_name>NVIDIA H100, 80GB</product_name><uuid>GPU-{gpu}</uuid>'
-        "<mig_devices><mig_device><fb_memory_usage><total>9856 MiB</total><used>1 MiB</used></fb_memory_usage></mig_device>"
-        "</mig_devices><fb_memory_usage><total>81559 MiB</total><reserved>551 MiB</reserved><used>1024 MiB</used></fb_memory_usage>"
-        f"<utilization><gpu_util>{util}</gpu_util><memory_util>7 %</memory_util></utilization>"
-        f"<temperature><gpu_temp>45 C</gpu_temp><memory_temp>N/A</memory_temp></temperature>{power}"
-        "<clocks><graphics_clock>1980 MHz</graphics_clock><sm_clock>1975 MHz</sm_clock><mem_clock>2619 MHz</mem_clock></clocks></gpu>"
+        f'<gpu id="00000000:{3 + gpu:02}:00.0"><product_name>NVIDIA H100,'
+        f" 80GB</product_name><uuid>GPU-{gpu}</uuid><mig_devices><mig_device><fb_memory_usage><total>9856"
+        " MiB</total><used>1 MiB</used></fb_memory_usage></mig_device></mig_devices><fb_memory_usage><total>81559"
+        " MiB</total><reserved>551 MiB</reserved><used>1024"
+        f" MiB</used></fb_memory_usage><utilization><gpu_util>{util}</gpu_util><memory_util>7"
+        " %</memory_util></utilization><temperature><gpu_temp>45"
+        f" C</gpu_temp><memory_temp>N/A</memory_temp></temperature>{power}<clocks><graphics_clock>1980"
+        " MHz</graphics_clock><sm_clock>1975 MHz</sm_clock><mem_clock>2619 MHz</mem_clock></clocks></gpu>"
         for gpu in range(gpus)
     )
     return (
@@ -97,8 +105,9 @@ def test_concatenated_documents(smi: Run, place: str, power: str) -> None:
     assert done.summary["rows"] == {"read": 4, "dropped": 0, "merged": 0, "kept": 4}
     assert query(
         place,
-        "select gpu, strftime(time, '%H:%M:%S'), gpu_util_pct, mem_util_pct, mem_used_bytes, mem_reserved_bytes, "
-        "round(power_w::double, 2), temperature_c, mem_temperature_c, sm_clock_mhz, mem_clock_mhz from lake order by time, gpu",
+        "select gpu, strftime(time, '%H:%M:%S'), gpu_util_pct, mem_util_pct, mem_used_bytes, mem_reserved_bytes,"
+        " round(power_w::double, 2), temperature_c, mem_temperature_c, sm_clock_mhz, mem_clock_mhz from lake order by"
+        " time, gpu",
     )[::3] == [
         ("GPU-0", "10:00:00", 43, 7, 2**30, 551 * 2**20, 345.67, 45, None, 1975, 2619),
         ("GPU-1", "10:00:10", None, 7, 2**30, 551 * 2**20, 345.67, 45, None, 1975, 2619),
@@ -133,7 +142,9 @@ def test_of_several_places_for_power_the_first_with_a_value_counts(smi: Run, pla
 
 def test_the_power_limit_is_the_first_that_is_known(smi: Run, place: str) -> None:
     limits = power(
-        gpu_power_readings="<enforced_power_limit>N/A</enforced_power_limit><current_power_limit>150.00 W</current_power_limit>"
+        gpu_power_readings=(
+            "<enforced_power_limit>N/A</enforced_power_limit><current_power_limit>150.00 W</current_power_limit>"
+        )
     )
     smi(document(0, power=limits) + document(10, power=limits))
     assert query(place, "select distinct power_limit_w from lake", "device") == [(150,)]

@@ -42,7 +42,10 @@ def nvitop(fallow_import: Run, tmp_path: Path) -> Run:
     return run
 
 
-SEEN = "select list(gpu_util_pct::int order by time, offset_ms), list(process_count order by time, offset_ms) from lake where gpu = '{}'"
+SEEN = (
+    "select list(gpu_util_pct::int order by time, offset_ms), list(process_count order by time, offset_ms) from lake"
+    " where gpu = '{}'"
+)
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,8 @@ def test_a_recorded_gpustat_names_its_processes(fallow_import: Run, place: str) 
     assert "6 process lists are empty although more than 1 GB is in use: treated as unknown" in done.summary["notes"]
     rows = query(
         place,
-        "select gpu[:12], user, command, mem_used_bytes // 1048576, host_mem_bytes > 0, attribution, count(*) from lake "
-        "group by all order by all",
+        "select gpu[:12], user, command, mem_used_bytes // 1048576, host_mem_bytes > 0, attribution, count(*) from lake"
+        " group by all order by all",
         "process",
     )
     assert rows == [
@@ -118,8 +118,9 @@ def test_an_empty_list_is_none_and_a_missing_one_unknown(smi: Run, place: str) -
 
 
 HEAD = (
-    "#Date        Time         gpu         pid   type     sm    mem    enc    dec    jpg    ofa     fb   ccpm    command \n"
-    "#YYYYMMDD    HH:MM:SS     Idx           #    C/G      %      %      %      %      %      %     MB     MB    name \n"
+    "#Date        Time         gpu         pid   type     sm    mem    enc    dec    jpg    ofa     fb   ccpm   "
+    " command \n#YYYYMMDD    HH:MM:SS     Idx           #    C/G      %      %      %      %      %      %     MB    "
+    " MB    name \n"
 )
 NOBODY = "-     -      -      -      -      -      -      -      -      -    -"
 

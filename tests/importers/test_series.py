@@ -263,7 +263,10 @@ WIDE = {
         "90,10",
     ),
     "W&B's": (
-        '"Time","gn01 - system.gpu.0.gpu","gn01 - system.gpu.0.gpu__MIN","gn01 - system.gpu.1.gpu","gn01 - system.gpu.1.temp"',
+        (
+            '"Time","gn01 - system.gpu.0.gpu","gn01 - system.gpu.0.gpu__MIN","gn01 - system.gpu.1.gpu","gn01 -'
+            ' system.gpu.1.temp"'
+        ),
         "{host} - system.gpu.{gpu}.{metric}",
         "gpu",
         "90,80,10,55",

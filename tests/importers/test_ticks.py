@@ -42,7 +42,10 @@ def log(ticks: int, gpus: int = 8, period_s: float = 0.102, slow: int = 0, *, ke
     return lines
 
 
-PLACED = "select count(distinct gpu), count(*), count(*) filter (mem_used_bytes != 1073741824 * (1 + split_part(gpu, '/', 2)::bigint)) from lake"
+PLACED = (
+    "select count(distinct gpu), count(*), count(*) filter (mem_used_bytes != 1073741824 * (1 + split_part(gpu, '/',"
+    " 2)::bigint)) from lake"
+)
 
 
 def test_the_tick_is_inferred_from_the_timestamps(smi: Run, place: str) -> None:

@@ -200,8 +200,8 @@ def test_the_command_deletes_only_with_yes(built: Lake, monkeypatch: pytest.Monk
     assert told.returncode == 0
     assert told.stdout.startswith("gpu: 24 files, 720 rows, ")
     assert (
-        f"of {GONE[0]} to {GONE[3]} would be deleted (kept for 14d); then the ledger of these days cannot be built again"
-        in told.stdout
+        f"of {GONE[0]} to {GONE[3]} would be deleted (kept for 14d); then the ledger of these days cannot be built"
+        " again" in told.stdout
     )
     assert len(built.all_files("gpu")) == files
     ran = run_in_process("lake", "expire", "--lake", built.root, "--yes", "--json", FALLOW_RETENTION_GPU="14d")

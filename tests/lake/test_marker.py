@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from fallow.lake_marker import Marker
 
 INSTALL = "a" * 32
-GPU_LOG = "timestamp, index, uuid, utilization.gpu [%]\n2026/11/20 10:00:00.000, 0, GPU-a, 5 %\n2026/11/20 10:00:10.000, 0, GPU-a, 5 %\n"
+GPU_LOG = (
+    "timestamp, index, uuid, utilization.gpu [%]\n2026/11/20 10:00:00.000, 0, GPU-a, 5 %\n2026/11/20 10:00:10.000, 0,"
+    " GPU-a, 5 %\n"
+)
 
 
 def test_a_lake_is_made_once(tmp_path: Path) -> None:
@@ -122,8 +125,8 @@ def test_whoever_may_enter_the_folder_may_read_the_marker(tmp_path: Path) -> Non
 
 def test_it_needs_the_base_install_alone(tmp_path: Path) -> None:
     code = (
-        "import sys; from fallow.cli import main; code = main(sys.argv[1:]);"
-        "print(code, {'pyarrow', 'polars', 'duckdb', 'arro3', 'numpy'} & {name.partition('.')[0] for name in sys.modules})"
+        "import sys; from fallow.cli import main; code = main(sys.argv[1:]);print(code, {'pyarrow', 'polars', 'duckdb',"
+        " 'arro3', 'numpy'} & {name.partition('.')[0] for name in sys.modules})"
     )
     assert run_python("-c", code, "lake", "init", "--lake", str(tmp_path)).stdout.endswith("0 set()\n")
 
@@ -147,8 +150,10 @@ def test_an_import_makes_a_lake_where_nothing_is_and_says_so(tmp_path: Path, the
         assert (f"created a lake at {place} (id " in done.stderr) == (number == 0)
     (place / MARKER_KEY).unlink()
     done = run_in_process("import", "nvidia-smi", str(tmp_path / "gpu.csv"), "--host", "h", "--lake", str(place))
-    assert done.stderr == (
-        f"fallow: the lake at {place} has no id yet, so agents do not publish into it; `fallow lake init --lake {place}` gives it an id\n"
+    assert (
+        done.stderr
+        == f"fallow: the lake at {place} has no id yet, so agents do not publish into it; `fallow lake init --lake"
+        f" {place}` gives it an id\n"
     )
     assert not (place / MARKER_KEY).exists()
 

@@ -193,7 +193,10 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 """
 OTHER_VERSION = "from analytics.ledger import made_days; made_days.__version__ = '0.0.1'"
-ELSEWHERE = "from analytics.ledger import made_days; from fallow.lake import Lake; from fallow.stores import open_store; Lake.at = lambda _: Lake(open_store({!r}))"
+ELSEWHERE = (
+    "from analytics.ledger import made_days; from fallow.lake import Lake; from fallow.stores import open_store;"
+    " Lake.at = lambda _: Lake(open_store({!r}))"
+)
 DIES = "import os; from analytics.ledger import made_days; made_days.build_day = lambda *_: os.kill(os.getpid(), 9)"
 FAULTS = {
     "no memory": (DIES, "workers were killed again and again while they built the same hosts' day, probably because"),

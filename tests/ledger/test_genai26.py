@@ -102,8 +102,8 @@ def test_duckdb_alone_finds_the_same(lake: Path) -> None:
     assert_agree(load(made_lake(lake)), duckdb_ledger(made_lake(lake), LedgerSettings()))
     with duckdb.connect() as connection:
         counted = connection.read_parquet(f"{lake}/gpu/**/*.parquet").aggregate(
-            "count(gpu_util_pct), count(mem_used_bytes), round(avg(gpu_util_pct::double), 6), median(gpu_util_pct), "
-            "round(100 * avg((gpu_util_pct = 0)::int), 4), round(100 * avg((gpu_util_pct < 5)::int), 4), "
-            "round(100 * avg((gpu_util_pct > 50)::int), 4), round(avg(mem_used_bytes) filter (gpu_util_pct = 0) / 1e9, 2)"
+            "count(gpu_util_pct), count(mem_used_bytes), round(avg(gpu_util_pct::double), 6), median(gpu_util_pct),"
+            " round(100 * avg((gpu_util_pct = 0)::int), 4), round(100 * avg((gpu_util_pct < 5)::int), 4), round(100 *"
+            " avg((gpu_util_pct > 50)::int), 4), round(avg(mem_used_bytes) filter (gpu_util_pct = 0) / 1e9, 2)"
         )
         assert counted.fetchall() == [(157_417, 161_413, 7.025178, 0.0, 66.8473, 72.2736, 2.3257, 25.78)]

@@ -23,7 +23,10 @@ HEADER = "kind,provider,model,hourly,currency,date,source,years,purchase,yearly_
 MEMORY = (
     '"{""Gpus"": [{""Name"": ""x"", ""Count"": 1, ""MemoryInfo"": {""SizeInMiB"": %d}}], ""TotalGpuMemoryInMiB"": 0}"'
 )
-PYTHON_MEMORY = "\"{'Gpus': [{'Name': 'x', 'Manufacturer': 'NVIDIA', 'Count': 8.0, 'MemoryInfo': {'SizeInMiB': %d}}], 'TotalGpuMemoryInMiB': 0}\""
+PYTHON_MEMORY = (
+    "\"{'Gpus': [{'Name': 'x', 'Manufacturer': 'NVIDIA', 'Count': 8.0, 'MemoryInfo': {'SizeInMiB': %d}}],"
+    " 'TotalGpuMemoryInMiB': 0}\""
+)
 HEAD = (
     "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone,Arch"
 )

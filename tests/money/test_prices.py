@@ -63,7 +63,10 @@ def test_a_purchase_is_spread_over_its_years(tmp_path: Path) -> None:
 
 
 def test_a_price_says_whether_the_gpu_is_bought_or_rented_and_what_it_costs_to_run(tmp_path: Path) -> None:
-    table = "model,hourly,purchase,amortisation_years,yearly_cost,kind\nH100 SXM,,8766,2,4383,\nL40S,2,,,,On_Demand\nA40,2,,,,\n"
+    table = (
+        "model,hourly,purchase,amortisation_years,yearly_cost,kind\nH100"
+        " SXM,,8766,2,4383,\nL40S,2,,,,On_Demand\nA40,2,,,,\n"
+    )
     found = book(tmp_path, table)
     bought, rented = price(found, H100, None), price(found, "NVIDIA L40S", None)
     assert (bought.kind, bought.yearly_cost, rented.kind, rented.yearly_cost) == ("buy", 4383, "on_demand", None)

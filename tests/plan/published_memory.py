@@ -114,7 +114,8 @@ def table() -> str:
     for kind, found in kinds.items():
         low, high = (_furthest(each for each in found if (each.error < 0) is is_low) for is_low in (True, False))
         lines.append(
-            f"| {kind} | {len(found)} | {sum(each.is_hit for each in found)} | {low} | {high} | {sum(each.is_unsafe for each in found)} |"
+            f"| {kind} | {len(found)} | {sum(each.is_hit for each in found)} | {low} | {high} |"
+            f" {sum(each.is_unsafe for each in found)} |"
         )
     tested, others = ([each for each in MEASUREMENTS if each.in_sample is of_sample] for of_sample in (False, True))
     by_kind = ", ".join(
@@ -130,7 +131,10 @@ def every_measurement() -> str:
     return _EACH + "".join(map(_line, MEASUREMENTS))
 
 
-_EACH = "| work | model | conditions | measured | estimate | safe size | error | sample |\n|---|---|---|---|---|---|---|---|\n"
+_EACH = (
+    "| work | model | conditions | measured | estimate | safe size | error | sample"
+    " |\n|---|---|---|---|---|---|---|---|\n"
+)
 
 
 def _line(each: Measurement) -> str:

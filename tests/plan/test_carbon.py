@@ -139,8 +139,8 @@ def test_the_ledger_has_the_same_co2_in_all_and_of_each_team(lake: Lake, grid: P
     }
     said = run_in_process("ledger", "--all", "--lake", lake.root, **settings).stdout
     assert (
-        f"{whole['co2_kg']:.1f} kg of CO2 by the hour, for {100 * whole['rated_share']:.1f} % of the energy (grid.csv (intensity))"
-        in " ".join(said.split())
+        f"{whole['co2_kg']:.1f} kg of CO2 by the hour, for {100 * whole['rated_share']:.1f} % of the energy (grid.csv"
+        " (intensity))" in " ".join(said.split())
     )
 
 

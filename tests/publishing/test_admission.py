@@ -123,8 +123,10 @@ def test_a_mount_that_is_away_is_no_lake(start: Callable[..., Agent], lake: Lake
         for check in (agent.check, agent.admission.check_again):
             with pytest.raises(NoLakeError) as gone:
                 check()
-            assert str(gone.value) == (
-                f"there is no fallow lake at {lake.root}; mount it, or create a lake with `fallow lake init --lake {lake.root}`"
+            assert (
+                str(gone.value)
+                == f"there is no fallow lake at {lake.root}; mount it, or create a lake with `fallow lake init --lake"
+                f" {lake.root}`"
             )
     assert list(Path(lake.root).iterdir()) == []
     Path(lake.root).rmdir()

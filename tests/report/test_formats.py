@@ -114,8 +114,8 @@ def test_a_single_busy_gpu_has_no_findings(lake: Lake, report: Report, form: str
     assert "100.0 % of the time" in text
     assert "100.0 % of the paid GPU time was busy; no idle time was observed." in text
     assert (
-        "No GPU is unallocated now, and no finding shows a reclaimable GPU. No yearly figure is known yet, because the data cover no complete week."
-        in text
+        "No GPU is unallocated now, and no finding shows a reclaimable GPU. No yearly figure is known yet, because the"
+        " data cover no complete week." in text
     )
     assert told(report(lake, "--format", "json"))["findings"] == []
 

@@ -216,7 +216,10 @@ ONE_REMARK: dict[str, tuple[Callable[[Lake], Lake], str]] = {
     "counter_fell": (fallen, "1 row of 1 GPU with a counter that went back"),
     "shared_host_name": (
         one_name,
-        "h1: two machines seem to write under this name, because 1 slot held two GPUs at once (a and c at 00000000:1:00.0, 4.0 hours)",
+        (
+            "h1: two machines seem to write under this name, because 1 slot held two GPUs at once (a and c at"
+            " 00000000:1:00.0, 4.0 hours)"
+        ),
     ),
     "gpu_moved": (
         lambda lake: on_two_hosts(lake, HOUR, HOUR),
@@ -224,13 +227,16 @@ ONE_REMARK: dict[str, tuple[Callable[[Lake], Lake], str]] = {
     ),
     "gpu_on_two_hosts": (
         lambda lake: on_two_hosts(lake, HOUR, 3 * HOUR),
-        "1 GPU reported by several hosts at once: a (h2 and h1); that time counts once, for the host that observed it last",
+        (
+            "1 GPU reported by several hosts at once: a (h2 and h1); that time counts once, for the host that observed"
+            " it last"
+        ),
     ),
     "overlapping_allocations": (
         overlapping,
         (
-            "1 GPU named by several allocations at once, for 0.3 GPU-hours (such as a: allocation:j1 and allocation:j2): the time counts once, "
-            "and every user with an allocation counts as its user"
+            "1 GPU named by several allocations at once, for 0.3 GPU-hours (such as a: allocation:j1 and"
+            " allocation:j2): the time counts once, and every user with an allocation counts as its user"
         ),
     ),
     "backward_allocations": (backward, "1 allocation with an end before the start (such as j2): left out"),
@@ -241,15 +247,15 @@ ONE_REMARK: dict[str, tuple[Callable[[Lake], Lake], str]] = {
     "allocations_by_count": (
         by_count,
         (
-            "2 allocations with 2.5 GPU-hours known only by a number of GPUs (such as 7 on h1): the GPUs themselves are unknown, "
-            "and the time counts as free where no process shows"
+            "2 allocations with 2.5 GPU-hours known only by a number of GPUs (such as 7 on h1): the GPUs themselves are"
+            " unknown, and the time counts as free where no process shows"
         ),
     ),
     "telemetry_without_allocations": (
         unallocated,
         (
-            "0.5 GPU-hours with a workload on 1 GPU that no allocation covers, on hosts that have allocations (such as a on h1, 0.5 hours by ann): "
-            "they still count as allocated time"
+            "0.5 GPU-hours with a workload on 1 GPU that no allocation covers, on hosts that have allocations (such as"
+            " a on h1, 0.5 hours by ann): they still count as allocated time"
         ),
     ),
     "simulated": (

@@ -203,7 +203,8 @@ def test_an_agents_rows_count_under_its_name_of_the_host(lake: Lake, tmp_path: P
 def test_a_wrong_unit_in_a_sites_own_mapping_is_asked_about(tmp_path: Path) -> None:
     mapping = tmp_path / "ours.toml"
     mapping.write_text(
-        'extend = "dcgm-exporter"\nmetrics = [{ name = "DCGM_FI_DEV_FB_USED", to = "gpu.mem_used_bytes", unit = "bytes", kind = "reading" }]\n'
+        'extend = "dcgm-exporter"\nmetrics = [{ name = "DCGM_FI_DEV_FB_USED", to = "gpu.mem_used_bytes", unit ='
+        ' "bytes", kind = "reading" }]\n'
     )
     lake = Lake.at(str(tmp_path / "lake"))
     refused = brought(lake, tmp_path, "--mapping", str(mapping))
@@ -218,8 +219,8 @@ def test_a_server_without_gpus_is_told_in_one_sentence(tmp_path: Path) -> None:
     done = brought(Lake.at(str(tmp_path / "lake")), tmp_path, "--match", 'job="none"')
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert (
-        'has no series of a known GPU exporter or inference server between 2026-11-25T23:20:00Z and 2026-11-26T00:40:00Z where job="none"'
-        in done.stderr
+        "has no series of a known GPU exporter or inference server between 2026-11-25T23:20:00Z and"
+        ' 2026-11-26T00:40:00Z where job="none"' in done.stderr
     )
     assert not (tmp_path / "lake").exists()
 
@@ -337,5 +338,8 @@ def test_a_trial_does_not_spoil_the_journal_of_the_whole(server: HeldServer, lak
 
 def test_loading_the_command_computes_nothing() -> None:
     """Polars' threads begin with its first query, and a fork of a process that has them may wait for ever."""
-    code = "import analytics.commands.imports, os; print(*(open(f'/proc/self/task/{each}/comm').read() for each in os.listdir('/proc/self/task')))"
+    code = (
+        "import analytics.commands.imports, os; print(*(open(f'/proc/self/task/{each}/comm').read() for each in"
+        " os.listdir('/proc/self/task')))"
+    )
     assert "polars-0" not in run_python("-c", code).stdout

@@ -62,7 +62,10 @@ def test_two_scrapes_of_one_reading_are_one_reading() -> None:
     assert found.gpu["interval_ms"].unique().to_list() == [30_000]
     assert counts(found) == {AGAIN: 120}
     assert found.notes == (
-        "NVIDIA dcgm-exporter reads the driver every 30s and is scraped every 15s: a reading that is shown again counts once",
+        (
+            "NVIDIA dcgm-exporter reads the driver every 30s and is scraped every 15s: a reading that is shown again"
+            " counts once"
+        ),
     )
 
 

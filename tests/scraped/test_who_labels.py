@@ -143,7 +143,10 @@ def test_who_has_no_id_is_said_and_is_no_row() -> None:
     found = one(host_rows("h1", 0, 90, G0=["slurm:0@ann"], G1=["/a"], G2=["slurm:7@ann"]), until_s=90).read
     assert found.rows["allocation_id"].to_list() == ["7"]
     assert found.notes == (
-        "of 2 GPUs labels name a pod without its namespace, or a user without pod or job: that is no allocation, and is not kept",
+        (
+            "of 2 GPUs labels name a pod without its namespace, or a user without pod or job: that is no allocation,"
+            " and is not kept"
+        ),
     )
 
 

@@ -321,8 +321,14 @@ def test_queues_and_quotas_are_said_and_are_no_rows() -> None:
     }.items():
         series += [({"__name__": name, "instance": replica, **queue}, values) for replica in ("kueue-0", "kueue-1")]
     assert notes(kube(*series, ({"__name__": "kube_resourcequota", **quota}, {0: 16.0}))) == (
-        "queue cq of Kueue has a quota of 64 GPUs, 40 of them in use; it has 5 Workloads that wait; it admitted 5, which had waited 2.0 min on average",
-        "namespace nlp has a quota of 16 GPUs: fallow reads quotas from `quota_gpus` of the owners table (money.owners)",
+        (
+            "queue cq of Kueue has a quota of 64 GPUs, 40 of them in use; it has 5 Workloads that wait; it admitted 5,"
+            " which had waited 2.0 min on average"
+        ),
+        (
+            "namespace nlp has a quota of 16 GPUs: fallow reads quotas from `quota_gpus` of the owners table"
+            " (money.owners)"
+        ),
     )
     waited = "kueue_admission_wait_time_seconds"
     begun_anew = {f"{waited}_sum": {0: 100.0, 30: 700.0}, f"{waited}_count": {0: 900.0, 30: 6.0}}

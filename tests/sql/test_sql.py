@@ -88,7 +88,10 @@ def test_what_teams_pay_is_what_accounts_say(asked: Callable[..., str], query: C
 
 def test_held_hours_and_observed_time_are_the_ledgers(asked: Callable[..., str], query: Callable[..., Rows]) -> None:
     ledger = json.loads(asked("ledger", "--json"))
-    sums = "sum(gpu_hours) filter (state = 'held') as held, sum(gpu_hours) filter (state != 'unknown') / sum(gpu_hours) as share"
+    sums = (
+        "sum(gpu_hours) filter (state = 'held') as held, sum(gpu_hours) filter (state != 'unknown') / sum(gpu_hours) as"
+        " share"
+    )
     [row] = query(f"select {sums} from ledger")  # noqa: S608
     assert (row["held"], row["share"]) == (
         pytest.approx(ledger["gpu_hours"]["held"]),
@@ -141,8 +144,8 @@ def test_nothing_but_a_select_of_the_tables_is_run_and_what_fails_is_one_sentenc
 
 def test_every_type_can_be_written(query: Callable[..., Rows], asked: Callable[..., str], tmp_path: Path) -> None:
     statement = (
-        "select 'nan'::double n, sum(1::hugeint) * 1e30::hugeint h, timestamp '2026-01-02 03:04' t, date '2026-01-02' d, "
-        "[1, 2] l, {'a': [1]} s, 'ab'::blob b, true f, null u, 0.1::decimal(9, 3) m from ledger"
+        "select 'nan'::double n, sum(1::hugeint) * 1e30::hugeint h, timestamp '2026-01-02 03:04' t, date '2026-01-02'"
+        " d, [1, 2] l, {'a': [1]} s, 'ab'::blob b, true f, null u, 0.1::decimal(9, 3) m from ledger"
     )
     (row,) = query(statement)
     assert (row["n"], row["h"] > 1e30, row["t"], row["d"]) == (None, True, "2026-01-02T03:04:00Z", "2026-01-02")

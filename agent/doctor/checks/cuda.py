@@ -92,8 +92,8 @@ def _compat_finding(case: Case, copy: Copy, facts: Facts) -> DoctorFinding:
         )
     if ordinary:
         return error(
-            f"a compatibility package ({copy.file}), made for data center cards only, is in use: CUDA fails with 804 on "
-            f"{', '.join(ordinary)}",
+            f"a compatibility package ({copy.file}), made for data center cards only, is in use: CUDA fails with 804 on"
+            f" {', '.join(ordinary)}",
             f"{remove}; install a newer driver instead",
             _FIND_COPIES,
             facts,

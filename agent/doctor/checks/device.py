@@ -113,8 +113,8 @@ def look_at_rights(case: Case) -> Iterator[DoctorFinding]:
         yield _rights_error(user, closed, facts)
     elif case.driver.control_errno == errno.EPERM:
         yield error(
-            "the modes of the nodes allow access, but the kernel refuses it (EPERM): this container lost its device access, "
-            "for example through `systemctl daemon-reload` on the host",
+            "the modes of the nodes allow access, but the kernel refuses it (EPERM): this container lost its device"
+            " access, for example through `systemctl daemon-reload` on the host",
             "recreate the container; on the host, create the links that preserve device access",
             "sudo nvidia-ctk system create-dev-char-symlinks --create-all",
             facts,

@@ -82,7 +82,8 @@ def _no_gpu_error(host: HostFiles) -> DoctorFinding:
     if host.container:
         return error(
             f"this container ({host.container}) has no NVIDIA driver",
-            "pass GPUs into it: `docker run --gpus all`, or in Kubernetes a resource limit `nvidia.com/gpu`; or run on the host",
+            "pass GPUs into it: `docker run --gpus all`, or in Kubernetes a resource limit `nvidia.com/gpu`; or run on"
+            " the host",
             "nvidia-smi",
             {"container": host.container},
         )
@@ -206,7 +207,10 @@ def look_at_match(case: Case) -> Iterator[DoctorFinding]:
 
 
 def _mismatch_error(case: Case, library: str, facts: Facts) -> DoctorFinding:
-    what = f"`Driver/library version mismatch`: the loaded module has version {case.kernel.version_text}, the library {library}"
+    what = (
+        f"`Driver/library version mismatch`: the loaded module has version {case.kernel.version_text}, the library"
+        f" {library}"
+    )
     if case.host.container:
         return error(
             f"{what}; this container contains the libraries of another driver",
@@ -306,7 +310,8 @@ def _missing_gpu_errors(case: Case) -> Iterator[DoctorFinding]:
         if count < expected:
             yield error(
                 f"agent.expected_gpus is {expected}, but the driver lists {count}",
-                "a card failed to start or fell off the bus: read the kernel log, then power-cycle the host; or correct the setting",
+                "a card failed to start or fell off the bus: read the kernel log, then power-cycle the host; or correct"
+                " the setting",
                 _READ_LOG,
                 {"expected": expected, "listed": count},
                 subject="bus",
@@ -324,7 +329,8 @@ def _missing_gpu_errors(case: Case) -> Iterator[DoctorFinding]:
         branch = min(generation.last_branch or 0 for generation in dropped.values())
         yield error(
             f"{what}: driver {case.driver_text} no longer supports {names}",
-            f"install driver branch {branch}, the last that supports all these cards, and keep this host at that branch",
+            f"install driver branch {branch}, the last that supports all these cards, and keep this host at that"
+            " branch",
             "sudo dmesg | grep -i 'legacy\\|not supported by'",
             facts | {"dropped": list(dropped), "last_branch": branch},
             subject="bus",

@@ -62,8 +62,10 @@ def look_at_namespace(case: Case) -> Iterator[DoctorFinding]:
         yield skipped("/proc does not show the PID namespace", facts)
     else:
         yield warning(
-            "this is not the host's PID namespace: the driver hides processes outside it, so the user of a GPU stays unknown",
-            "share the host's PID namespace; if all processes on the GPUs run in this namespace, set agent.sees_all_processes = 'yes'",
+            "this is not the host's PID namespace: the driver hides processes outside it, so the user of a GPU stays"
+            " unknown",
+            "share the host's PID namespace; if all processes on the GPUs run in this namespace, set"
+            " agent.sees_all_processes = 'yes'",
             _SHARE_PIDS.get(case.host.container, "docker run --pid=host"),
             facts,
         )
@@ -114,8 +116,8 @@ def look_at_persistence(case: Case) -> Iterator[DoctorFinding]:
     facts: Facts = {"off": [str(index) for index in off], "daemon": daemon}
     if off:
         yield warning(
-            f"persistence mode is off on GPU {', '.join(map(str, off))}: when the last program ends, the driver shuts the "
-            "card down; the next start takes seconds, and counters of energy and errors restart at 0",
+            f"persistence mode is off on GPU {', '.join(map(str, off))}: when the last program ends, the driver shuts"
+            " the card down; the next start takes seconds, and counters of energy and errors restart at 0",
             "start the persistence daemon, now and at every boot",
             "sudo systemctl enable --now nvidia-persistenced",
             facts,
@@ -188,8 +190,8 @@ def look_at_containers(case: Case) -> Iterator[DoctorFinding]:
         )
     elif written and case.driver_version is not None and version(written) != case.driver_version:
         yield error(
-            f"{spec} is for driver {written}, but driver {shown(case.driver_version)} is loaded: containers fail to start "
-            "(`failed to fulfil mount request`)",
+            f"{spec} is for driver {written}, but driver {shown(case.driver_version)} is loaded: containers fail to"
+            " start (`failed to fulfil mount request`)",
             "generate the file again after every change of the driver",
             f"sudo nvidia-ctk cdi generate --output={spec}",
             facts,

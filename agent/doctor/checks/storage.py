@@ -83,7 +83,8 @@ def _room_finding(spool: Path, kind: str, facts: Facts, *, short: bool) -> Docto
     room = f"{format_bytes(float(str(facts['free_bytes'])))} free"
     if short:
         return error(
-            f"{spool} has {room} and {facts['free_inodes']} inodes left: the agent would soon have to sample less often",
+            f"{spool} has {room} and {facts['free_inodes']} inodes left: the agent would soon have to sample less"
+            " often",
             "free space, or put the spool on a larger disk",
             f"df -h {facts['mounted_at']}; df -i {facts['mounted_at']}",
             facts,
@@ -134,7 +135,8 @@ def look_at_lake(case: Case) -> Iterator[DoctorFinding]:
     if holders := outcome.last("holders"):
         yield warning(
             f"another machine publishes under the name {case.options.host}, or did until it was killed: {holders[0]}",
-            "set a different agent.host on one of the two; the claim of a machine that is gone expires within 15 minutes",
+            "set a different agent.host on one of the two; the claim of a machine that is gone expires within 15"
+            " minutes",
             "fallow agent status",
             {"holders": holders},
         )
@@ -205,8 +207,10 @@ def _lake_rights_finding(outcome: LookOutcome, lake: str, see: str, facts: Facts
         )
     if not outcome.last("deleted"):
         return warning(
-            f"this host can write and list {lake}, but not delete ({outcome.last('why')}); {outcome.last('left')} remains there",
-            "grant the right to delete, or let `fallow lake compact` merge the files instead of the agent (docs/storage.md)",
+            f"this host can write and list {lake}, but not delete ({outcome.last('why')}); {outcome.last('left')}"
+            " remains there",
+            "grant the right to delete, or let `fallow lake compact` merge the files instead of the agent"
+            " (docs/storage.md)",
             see,
             facts,
         )

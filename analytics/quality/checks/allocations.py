@@ -23,7 +23,8 @@ def overlapping(data: Data) -> Iterator[Remark]:
             "{gpu}: {allocations}", gpu=worst["gpu"], allocations=named(worst["allocations"].split("+"), "allocation")
         )
         sentence = tr_many(
-            "{number} {GPU|GPUs} named by several allocations at once, for {hours} GPU-hours (such as {example}): the time counts once, and every user with an allocation counts as its user",
+            "{number} {GPU|GPUs} named by several allocations at once, for {hours} GPU-hours (such as {example}): the"
+            " time counts once, and every user with an allocation counts as its user",
             found["gpu"].n_unique(),
             hours=GpuHours(int(found.select(SPAN_MS.sum()).item())),
             example=example,
@@ -56,8 +57,8 @@ def without_telemetry(data: Data) -> Iterator[Remark]:
         worst = silent.sort(pl.col("end") - pl.col("start"), "job", descending=[True, False]).row(0, named=True)
         example = tr("{name} on {place}", name=_name(worst), place=worst["gpu"] or worst["host"])
         sentence = tr(
-            "{allocations} with {hours} GPU-hours on GPUs without any recorded data (such as {example}): in no sum; run the agent "
-            "there, or check the allocations' GPU and host names",
+            "{allocations} with {hours} GPU-hours on GPUs without any recorded data (such as {example}): in no sum; run"
+            " the agent there, or check the allocations' GPU and host names",
             allocations=allocations_of(silent["job"].n_unique()),
             hours=GpuHours(gpu_ms),
             example=example,
@@ -74,8 +75,8 @@ def by_count(data: Data) -> Iterator[Remark]:
         worst = counted.sort("gpu_ms", "allocation_id", descending=[True, False], nulls_last=True).row(0, named=True)
         example = tr("{name} on {place}", name=worst["allocation_id"], place=worst["host"])
         sentence = tr(
-            "{allocations} with {hours} GPU-hours known only by a number of GPUs (such as {example}): the GPUs themselves are unknown, "
-            "and the time counts as free where no process shows",
+            "{allocations} with {hours} GPU-hours known only by a number of GPUs (such as {example}): the GPUs"
+            " themselves are unknown, and the time counts as free where no process shows",
             allocations=allocations_of(counted["allocation_id"].n_unique()),
             hours=GpuHours(int(counted["gpu_ms"].sum())),
             example=example,
@@ -105,8 +106,8 @@ def without_allocations(data: Data) -> Iterator[Remark]:
         if worst["user"]:
             example = tr("{example} by {user}", example=example, user=worst["user"])
         sentence = tr(
-            "{hours} GPU-hours with a workload on {gpus} that no allocation covers, on hosts that have allocations (such as {example}): they "
-            "still count as allocated time",
+            "{hours} GPU-hours with a workload on {gpus} that no allocation covers, on hosts that have allocations"
+            " (such as {example}): they still count as allocated time",
             hours=GpuHours(int(outside["outside_ms"].sum())),
             gpus=gpus_of(len(by_gpu)),
             example=example,

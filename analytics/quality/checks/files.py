@@ -99,7 +99,8 @@ def _sentence(data: Data, host: str, table: str, files: Sequence[tuple[str, str]
     dates = [date for date, _ in files]
     faults = [tr(words) for kind, words in FAULT_WORDS.items() if kind in {kind for _, kind in files}]
     return tr_many(
-        "{host}: {number} {file|files} of the table {table} on {days} {is|are} left out ({fault}): {missing}; `fallow lake check` names {it|them}",
+        "{host}: {number} {file|files} of the table {table} on {days} {is|are} left out ({fault}): {missing}; `fallow"
+        " lake check` names {it|them}",
         len(files),
         host=host or tr("no host"),
         table=table,

@@ -17,8 +17,9 @@ def ahead(data: Data) -> Iterator[Remark]:
     ordered = sorted(seen.ahead, key=lambda host: (-seen.ahead[host], host))
     for host in ordered[:MOST_NAMED]:
         sentence = tr(
-            "the clock of {host} is ahead: its rows go up to {last}, beyond {ahead_of}; findings end with the other hosts, at "
-            "{until}, and no GPU of {host} is reclaimable until its clock is set (chronyc tracking, timedatectl)",
+            "the clock of {host} is ahead: its rows go up to {last}, beyond {ahead_of}; findings end with the other"
+            " hosts, at {until}, and no GPU of {host} is reclaimable until its clock is set (chronyc tracking,"
+            " timedatectl)",
             host=host,
             last=Stamp(seen.ahead[host]),
             ahead_of=tr(seen.ahead_of),
@@ -40,7 +41,8 @@ def stepped(data: Data) -> Iterator[Remark]:
         )
         last = data.steps.sort("time").row(-1, named=True)
         sentence = tr_many(
-            "the clock of {hosts} jumped, {number} {time|times} in all, last at {last}: repeated time counts once, skipped time is unknown",
+            "the clock of {hosts} jumped, {number} {time|times} in all, last at {last}: repeated time counts once,"
+            " skipped time is unknown",
             len(data.steps),
             hosts=named(list(hosts["host"]), "host"),
             last=Stamp(last["time"]),
@@ -56,8 +58,8 @@ def overlapping(data: Data) -> Iterator[Remark]:
         where = worst["gpu"] or worst["host"]
         example = f"{where}: {worst['example']}" if worst["example"] else where
         sentence = tr(
-            "{rows} of {gpus} on {hosts} begin before the row before them has ended: each moment counts once, by the later row "
-            "(such as {example})",
+            "{rows} of {gpus} on {hosts} begin before the row before them has ended: each moment counts once, by the"
+            " later row (such as {example})",
             rows=rows_of(total),
             gpus=gpus_of(rows["gpu"].n_unique()),
             hosts=named(list(rows["host"].unique(maintain_order=True)), "host"),
@@ -70,7 +72,10 @@ _OVERLAP_MIN_MS = HOUR_MS
 """A swapped card has gone before the next one is observed; two machines continue beside each other."""
 
 
-_AT_ONCE = "{number} {GPU|GPUs} reported by several hosts at once: {gpus}; that time counts once, for the host that observed it last"
+_AT_ONCE = (
+    "{number} {GPU|GPUs} reported by several hosts at once: {gpus}; that time counts once, for the host that observed"
+    " it last"
+)
 _MOVED = "{number} {GPU|GPUs} moved between hosts: {gpus}; each host has the time that it observed"
 
 _SPILL_MS = HOUR_MS // 4
@@ -129,7 +134,9 @@ def shared_names(data: Data) -> Iterator[Remark]:
         overlap_ms = min(first["until"], first["last"]) - first["first"]
         example = tr("{gpu} and {other} at {slot}", gpu=first["before"], other=first["gpu"], slot=first["pci_bus_id"])
         sentence = tr_many(
-            "{host}: two machines seem to write under this name, because {number} {slot|slots} held two GPUs at once ({example}, {hours} hours); every GPU is counted, but users and host figures are mixed: give each machine its own name in agent.host",
+            "{host}: two machines seem to write under this name, because {number} {slot|slots} held two GPUs at once"
+            " ({example}, {hours} hours); every GPU is counted, but users and host figures are mixed: give each machine"
+            " its own name in agent.host",
             rows["pci_bus_id"].n_unique(),
             host=str(host),
             example=example,

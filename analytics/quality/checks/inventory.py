@@ -21,7 +21,8 @@ def unlisted(data: Data) -> Iterator[Remark]:
     nameless = [gpu for gpu in gpus if gpu in data.inventory.devices and not _has_model(data, gpu)]
     if nameless:
         sentence = tr_many(
-            "{number} {GPU|GPUs} without a model name: {its|their} cost is unknown, and so is whether a smaller card would do",
+            "{number} {GPU|GPUs} without a model name: {its|their} cost is unknown, and so is whether a smaller card"
+            " would do",
             len(nameless),
         )
         yield Remark("no_model", sentence, len(nameless), nameless[0])
@@ -36,7 +37,8 @@ def unpriced(data: Data) -> Iterator[Remark]:
     if models:
         ranked = sorted(models, key=lambda name: (-models[name], name))
         sentence = tr_many(
-            "{number} {GPU|GPUs} without a price: {models}; every cost that includes {it|them} is left out; add {its|their} price to the file in money.prices",
+            "{number} {GPU|GPUs} without a price: {models}; every cost that includes {it|them} is left out; add"
+            " {its|their} price to the file in money.prices",
             models.total(),
             models=named(ranked, "model"),
         )

@@ -74,10 +74,13 @@ def silent(data: Data) -> Iterator[Remark]:
 
 _BY_MEMORY = "{hours} GPU-hours count as in use because memory was allocated; no process list names the user"
 _UNWATCHED = (
-    "{hours} GPU-hours count as free or only reserved because utilization was 0; neither processes nor memory were read, so "
-    "the GPU may have had a user"
+    "{hours} GPU-hours count as free or only reserved because utilization was 0; neither processes nor memory were"
+    " read, so the GPU may have had a user"
 )
-_POINT_SAMPLES = "{hours} GPU-hours rest on point samples, which watched less than half of their time: the uncertain part is stated beside the figures"
+_POINT_SAMPLES = (
+    "{hours} GPU-hours rest on point samples, which watched less than half of their time: the uncertain part is stated"
+    " beside the figures"
+)
 
 
 def unmeasured(data: Data) -> Iterator[Remark]:

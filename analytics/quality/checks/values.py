@@ -18,8 +18,12 @@ SENTENCES = {
     "no_interval": "no interval, an interval of 0 or less, or of more than a day: they cover no time",
     "wrong_day": "a time far from the day of their file: they are left out",
     "too_large": "a value that no card can have: it counts as unknown",
-    "duplicate_rows": "the same moment as another row of their GPU: one of them counts, whatever the order of the files",
-    "counter_fell": "a counter that went back without an observed restart: the fall counts as neither energy nor throttled time",
+    "duplicate_rows": (
+        "the same moment as another row of their GPU: one of them counts, whatever the order of the files"
+    ),
+    "counter_fell": (
+        "a counter that went back without an observed restart: the fall counts as neither energy nor throttled time"
+    ),
 }
 """The fault in the rows of a kind, and how fallow treats it. Overlapping rows belong to clocks and hosts."""
 

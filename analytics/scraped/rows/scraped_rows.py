@@ -83,7 +83,8 @@ class RowAccount:
             if rows.paces.is_refuted(source):
                 self.note(
                     host,
-                    f"{title} reads the driver more often than --collect-interval states: its averages count as readings at a moment",
+                    f"{title} reads the driver more often than --collect-interval states: its averages count as"
+                    " readings at a moment",
                 )
             if blind and rows.paces.assumed_ms is not None and pace.collect_ms is None:
                 self.note(
@@ -206,7 +207,8 @@ def _chosen_rows(frame: pl.DataFrame, codes: UnitCodes, account: RowAccount) -> 
     for before, host, number in chosen.moved.iter_rows():
         account.note(
             host,
-            f"GPUs that {codes.hosts[before]} had before ({number:,}): they were moved, or the host has another name now",
+            f"GPUs that {codes.hosts[before]} had before ({number:,}): they were moved, or the host has another"
+            " name now",
         )
     return chosen
 

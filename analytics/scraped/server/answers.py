@@ -120,7 +120,8 @@ def broken_answer(address: ServerAddress) -> InputError:
 def endless_answer(address: ServerAddress) -> InputError:
     return InputError(
         f"{address.url} does not state where its answer ends, so a broken answer cannot be recognized",
-        "a proxy that answers in HTTP/1.0 is before it: make that proxy use HTTP/1.1, or give the URL of the server itself",
+        "a proxy that answers in HTTP/1.0 is before it: make that proxy use HTTP/1.1, or give the URL of the server"
+        " itself",
     )
 
 

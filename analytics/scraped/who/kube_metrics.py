@@ -174,6 +174,7 @@ def _quotas(kube: KubeTables) -> list[str]:
         .sort("value", "namespace", descending=[True, False])
     )
     return [
-        f"namespace {namespace} has a quota of {value:,.0f} GPUs: fallow reads quotas from `quota_gpus` of the owners table (money.owners)"
+        f"namespace {namespace} has a quota of {value:,.0f} GPUs: fallow reads quotas from `quota_gpus` of the owners"
+        " table (money.owners)"
         for namespace, value in each.head(_MOST).iter_rows()
     ]

@@ -116,7 +116,8 @@ def test_every_filter_has_its_words(surf: Surf) -> None:
     """The table filters as the address says, and would say the same again."""
     page = opened(surf)
     rows = page.evaluate(
-        "() => {const all = []; dash_ag_grid.getApi('findings-grid').forEachNodeAfterFilter((node) => all.push(node.data)); return all; }"
+        "() => {const all = []; dash_ag_grid.getApi('findings-grid').forEachNodeAfterFilter((node) =>"
+        " all.push(node.data)); return all; }"
     )
     page.wait_for_timeout(3_100)  # until then only what a reader does counts as theirs, and this is a program
     for filters in FILTERS:

@@ -181,7 +181,8 @@ def test_a_planner_annotates_a_moment_and_takes_it_back(surf: Surf, site: Site) 
     surfer = surf(at=site.address, user="pia")
     page = timeline(surfer, "?zone=Europe/Paris")
     day = page.evaluate(
-        "new Date(document.querySelector('#timeline-graph .js-plotly-plot')._fullLayout.xaxis.range[1] - 36e5).toISOString()"
+        "new Date(document.querySelector('#timeline-graph .js-plotly-plot')._fullLayout.xaxis.range[1] -"
+        " 36e5).toISOString()"
     )
     page.fill("#annotation-when", day)
     page.fill("#annotation-text", "driver <b>580</b>")

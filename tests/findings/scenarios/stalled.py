@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
     from tests.findings.scenarios.builder import Gpu, Mask
 
-BESIDE = "compute_oversized memory_oversized co_location mig_fit preallocated releasable_pool low_efficiency never_used blind_spot"
+BESIDE = (
+    "compute_oversized memory_oversized co_location mig_fit preallocated releasable_pool low_efficiency never_used"
+    " blind_spot"
+)
 AT_WORK = f"{BESIDE} inefficient imbalance stalls input_starved throttled"
 DAYS: dict[str, Any] = {"days": 1.5, "interval_s": 60}
 
