@@ -76,14 +76,14 @@ would have ended the wait.
 BY_NAME = {cause.name: cause for cause in CAUSES}
 SHORTAGE, UNKNOWN = "shortage", "unknown"
 KEPT_BACK = tuple(cause.name for cause in CAUSES if cause.reasons)
-"""Causes that are due neither to GPUs nor to the queue's order: a limit, a hold, or GPUs that the scheduler may not allocate."""
+"""Causes that are due neither to a lack of GPUs nor to queue order: limits, holds, and GPUs closed to the scheduler."""
 
 NOT_YET = ("Dependency", "DependencyNeverSatisfied", "BeginTime", "JobHeldUser")
-"""Reasons of jobs that do not ask for GPUs yet, by their user's wish, where the time from which they could start is unknown."""
+"""Reasons of jobs that, by their user's wish, do not ask for GPUs yet, where their earliest start is unknown."""
 
 
 def cause_of(reason: pl.Expr) -> pl.Expr:
-    """Return the cause for a scheduler's reason; null if the reason is the queue itself, as with Priority and Resources."""
+    """Return the cause for a scheduler's reason; null if the reason is the queue itself (Priority, Resources)."""
     chosen: pl.Expr = pl.lit(None, pl.String)
     for cause in reversed(CAUSES):
         if cause.reasons:

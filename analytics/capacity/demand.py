@@ -137,7 +137,7 @@ def hourly_most(
 
 
 def hourly_levels(spans: Mapping[str, pl.DataFrame], by: Sequence[str], since_ms: int, until_ms: int) -> pl.DataFrame:
-    """Return `hourly_most` of several kinds of rows side by side, a column per kind, for the hours of the first kind, sorted."""
+    """Return `hourly_most` with a column per kind of rows, for the hours of the first kind, sorted."""
     parts = [hourly_most(rows, by, since_ms, until_ms).rename({"most": name}) for name, rows in spans.items()]
     found = reduce(lambda left, right: left.join(right, on=(*by, "time"), how="left"), parts)
     return found.with_columns(pl.col(*spans).fill_null(0.0)).sort(*by, "time")

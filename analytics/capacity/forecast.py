@@ -70,7 +70,7 @@ class DemandSeries:
 
     @property
     def latest(self) -> tuple[float, float] | None:
-        """Return the highest demand of the last seven days, and the GPUs of that day; None if none of the days is known."""
+        """Return the highest demand of the last seven days, and the GPUs of that day; None if no day is known."""
         days = zip(self.gpus[-7:], self.there[-7:], strict=True)
         return max(((gpus, there) for gpus, there in days if gpus is not None and there is not None), default=None)
 
@@ -117,7 +117,7 @@ class DemandForecast:
     test: ForecastTest | None
     """None if no week could be tested."""
     more_from: date | None
-    """The first day of a fuller forecast (a fan at all, or the model), if every day is observed; None if nothing is missing."""
+    """First day of a fuller forecast (a first fan, or the model) if all days are observed; None for the fullest."""
 
 
 def forecast(series: DemandSeries, horizon_days: int) -> DemandForecast:
@@ -168,7 +168,7 @@ class PoolOutlook:
         return None if self.forecast.fan is None else max(self.forecast.fan.middle)
 
     def beyond(self, gpus: float) -> Estimate | None:
-        """Return the whole GPUs that the busiest day takes beyond a number, by the band and its middle; None without a forecast."""
+        """Return the whole GPUs by which the busiest day exceeds a number, with the band; None without a forecast."""
         fan = self.forecast.fan
         if fan is None:
             return None

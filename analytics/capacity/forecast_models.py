@@ -29,7 +29,7 @@ Known = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Fan:
-    """GPUs on each future day: the middle, and by level in percent the lower and upper edge of the band, never below 0."""
+    """GPUs on each future day: the middle, and by level in percent the edges of the band, never below 0."""
 
     method: Method
     middle: tuple[float, ...]
@@ -62,9 +62,10 @@ class ForecastTest:
 
 
 def rolling_test(values: Days) -> ForecastTest | None:
-    """Return the test of both methods from every week's end before the last with two weeks of known days before it; None without one.
+    """Return the test of both methods from the end of each earlier week; None without a week to test.
 
-    `values` are GPUs by day, NaN if unknown. Unknown days are not scored.
+    `values` are GPUs by day, NaN if unknown. A week's end needs two weeks of known days before it. Unknown days are not
+    scored.
     """
     origins = [
         origin
@@ -122,7 +123,7 @@ def filled(values: Days) -> Days:
 
 
 def _last_week_again(values: Days, known: Known, horizon_days: int) -> tuple[Days, Days]:
-    """Return the repeated last week and its standard deviation: that of one week ahead, times the root of the weeks ahead.
+    """Return the repeated last week and its standard deviation, which grows with the root of the weeks ahead.
 
     Only `known` days give an error, each against the last known day of the same weekday. Hyndman & Athanasopoulos,
     Forecasting: Principles and Practice, 5.5.
@@ -140,7 +141,7 @@ _WEEK_WEIGHTS = (0.0, 0.1, 0.3)
 
 
 def _smoothed(values: Days, known: Known, horizon_days: int) -> tuple[Days, Days]:
-    """Return the mean and the standard deviation of ETS(A,N,A) or ETS(A,A,A), whichever has the lower corrected Akaike criterion.
+    """Return the mean and standard deviation of ETS(A,N,A) or ETS(A,A,A), by the lower corrected Akaike criterion.
 
     Hyndman, Koehler, Ord & Snyder 2008, doi:10.1007/978-3-540-71918-2.
     """

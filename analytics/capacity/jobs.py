@@ -59,7 +59,7 @@ def load_jobs(lake: Lake) -> pl.DataFrame:
 
 
 def with_allocation_facts(segments: pl.DataFrame, jobs: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    """Return the ledger's rows with these columns of the row's job, such as its project; null if the row has several jobs or none.
+    """Return the ledger's rows with these columns of the row's job; null if the row has several jobs or none.
 
     `jobs` has JOB_SCHEMA.
     """
@@ -71,11 +71,11 @@ def with_allocation_facts(segments: pl.DataFrame, jobs: pl.DataFrame, names: Seq
 
 
 WITHHELD_SCHEMA = {"host": pl.String(), "time": pl.Int64(), "end": pl.Int64(), "cause": pl.String(), "gpus": pl.Int64()}
-"""Times in which a scheduler may not allocate GPUs of a host: the name of the cause, and the number of GPUs; null means all GPUs."""
+"""Times in which a scheduler may not allocate GPUs of a host: `cause` is its name, `gpus` null means all GPUs."""
 
 
 def load_withheld(lake: Lake) -> pl.DataFrame:
-    """Return which GPUs schedulers could not allocate and when, with WITHHELD_SCHEMA, from observed hours only; raises LakeError and its kinds."""
+    """Return the withheld GPUs (WITHHELD_SCHEMA), in observed hours only. Raises LakeError and its kinds."""
     rows = read_frame(lake.files(schema.WITHHELD.name), schema.WITHHELD, None, lake.left_out.leave_out)
     seen = rows.group_by("scheduler", "name", "time", host="node", cause="kind").agg(
         end=pl.min_horizontal(pl.col("end").max(), pl.col("as_of").max()),
@@ -86,9 +86,9 @@ def load_withheld(lake: Lake) -> pl.DataFrame:
 
 
 def ended_by_limit(jobs: pl.DataFrame, seen_ms: int) -> pl.DataFrame:
-    """Return the jobs, where a run without a reported end is over at its planned end, if that has passed. How it ended is unknown.
+    """Return the jobs, with runs without a reported end ended at their planned end, if that has passed.
 
-    `jobs` has JOB_SCHEMA; the lake was filled up to `seen_ms`.
+    Their `state` is then null. `jobs` has JOB_SCHEMA; the lake was filled up to `seen_ms`.
     """
     is_over = pl.col("start").is_not_null() & pl.col("end").is_null() & (pl.col("planned_end") < seen_ms - LATE_MS)
     return jobs.with_columns(
@@ -224,7 +224,7 @@ POOL_MODEL = ("pool", "model")
 
 @dataclass(frozen=True)
 class QueueOrder:
-    """How a scheduler chooses the next job: strictly in order or not, and whether jobs of a higher priority come first."""
+    """How a scheduler chooses the next job: strictly in order or not, and whether higher priorities come first."""
 
     in_order: bool = False
     by_priority: bool = False
@@ -248,7 +248,7 @@ IS_COUNTED = pl.col("asked").is_not_null() & (pl.col("gpus") > 0).fill_null(valu
 
 
 def located(jobs: pl.DataFrame, placed: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the jobs with `number`, `ledger_job` and the columns of `with_pools`, and the allocations of each job (`allocated_spans`).
+    """Return the jobs with `number`, `ledger_job` and the columns of `with_pools`, and their `allocated_spans`.
 
     `jobs` has JOB_SCHEMA; `placed` are the ledger's rows of the window with `pool` and `model`.
     """
@@ -258,7 +258,7 @@ def located(jobs: pl.DataFrame, placed: pl.DataFrame) -> tuple[pl.DataFrame, pl.
 
 
 def hosts_of_pools(placed: pl.DataFrame) -> dict[PoolModel, tuple[str, ...]]:
-    """Return the hosts of each pool and model, a host in the pool with most of its GPU time; the largest pools first."""
+    """Return the hosts by pool and model, largest pools first. A host is in the pool with most of its GPU time."""
     times = placed.group_by("host", *POOL_MODEL).agg(time=SPAN_MS.sum())
     most = times.sort("host", "time", *POOL_MODEL, descending=[False, True, False, False]).unique(
         "host", keep="first", maintain_order=True
@@ -269,9 +269,9 @@ def hosts_of_pools(placed: pl.DataFrame) -> dict[PoolModel, tuple[str, ...]]:
 
 
 def allocated_spans(jobs: pl.DataFrame) -> pl.DataFrame:
-    """Return each job's GPUs on each host: `number`, `job` (name in the ledger), `user`, `host`, `time`, `end` (null: runs) and `gpus`.
+    """Return each job's GPUs by host: `number`, `job`, `user`, `host`, `time`, `end` (null: runs) and `gpus`.
 
-    A job's GPUs are spread evenly over its hosts.
+    `job` is its name in the ledger. A job's GPUs are spread evenly over its hosts.
 
     `jobs` has JOB_SCHEMA, `number` and `ledger_job`.
     """
@@ -362,9 +362,10 @@ def jobs_in_window(jobs: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataF
 
 
 def run_ms(asked: str, until_ms: int) -> pl.Expr:
-    """Return a job's run time, from its columns. A job that still runs at the window's end counts up to then, or its time limit if longer.
+    """Return a job's run time, from its columns.
 
-    A job that has not started by then counts its time limit; without a limit, the time up to the window's end.
+    A job that runs at the window's end counts up to then, or its time limit if that is longer. A job that has not
+    started by then counts its time limit; without a limit, the time from its request to the window's end.
 
     `asked` is the column with the begin of the wait.
     """
@@ -427,7 +428,7 @@ def waiting(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int]) -
 
 
 def queued_hours(waits: pl.DataFrame, name: str = "queued") -> pl.DataFrame:
-    """Return the GPUs that jobs waited for in each hour, by `pool`, `model` and `time`, weighted by duration: ten minutes count a sixth.
+    """Return the GPUs that jobs waited for by `pool`, `model` and `time` (hour): ten minutes count a sixth.
 
     `waits` are rows of `waiting`; `name` is the column for the GPUs.
     """

@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 Key = TypeVar("Key", bound=Hashable)
 
 LEVEL = 0.91
-"""Nominal share of weeks inside the interval, a little above the promised 90 % because the typical miss is itself an estimate."""
+"""Nominal share of weeks inside the interval: above the promised 90 %, as the typical miss is itself an estimate."""
 HISTORY_DAYS = 182
 HISTORY_MIN_DAYS = 14
 """Days of data that at least one pool needs: a week to forecast from, and a week to compare with the forecast."""
@@ -40,7 +40,7 @@ POOL_WEEKS = 6.0
 SHAPE_WEEKS = 16.0
 """A Laplace distribution counts as much as this number of weeks of misses in the shape that all pools share."""
 FLEET_MISS, FLEET_WEEKS = 0.3, 2.0
-"""The typical miss over the pool's spread before any week is known, and the weeks that it counts as. Median of simulated fleets."""
+"""The typical miss over the pool's spread before any week is known, and its weight in weeks; from simulated fleets."""
 MISS_MIN_GPUS = 0.3
 SPREAD_PER_ROOT_GPU = 0.4
 SPREAD_DAYS = 28
@@ -55,7 +55,7 @@ class PoolHours:
     """Hourly demand of a pool."""
 
     hours: pl.DataFrame
-    """`time` (start of the hour, ms), `demand` and `unknown` (each the most GPUs at once in the hour). An absent hour is unknown."""
+    """`time` (start of the hour, ms), `demand` and `unknown` (most GPUs at once). An absent hour is unknown."""
     gpus: float
     quantile: float
     """Share of a week's hours that the peak demand covers."""
@@ -65,7 +65,7 @@ class PoolHours:
 
 @dataclass(frozen=True)
 class WeekAhead:
-    """Peak demand of the next seven days, in GPUs: 0 <= low <= point <= high <= capacity. Whole where demand was always whole."""
+    """Peak demand in GPUs of the next 7 days: 0 <= low <= point <= high <= capacity. Whole if demand always was."""
 
     low: float
     point: float
@@ -88,7 +88,7 @@ class _Track:
 
     @property
     def weights(self) -> Floats:
-        """Return the weights in weeks: seven consecutive days share six of their days with their neighbours, and count as one week."""
+        """Return the weights in weeks, less with age. A day counts a seventh: weeks of consecutive days overlap."""
         weights: Floats = 0.5 ** ((self.days_back - _WEEK_DAYS) / _WEEK_DAYS / HALF_LIFE_WEEKS) / _WEEK_DAYS
         return weights
 
@@ -138,13 +138,13 @@ def _week_ahead(pool: PoolHours, track: _Track, typical: float, shape: Floats) -
 
 
 def _blended(missed: Floats, weeks: Floats, typical: float) -> Floats:
-    """Return a pool's typical error divided by its spread: its own weeks, and the weeks for which the fleet's value counts."""
+    """Return a pool's typical error divided by its spread, from its own weeks and the fleet's value."""
     typical_miss: Floats = (missed + POOL_WEEKS * typical) / (weeks + POOL_WEEKS)
     return typical_miss
 
 
 def _scaled_misses(track: _Track, typical: float) -> Floats:
-    """Return the errors divided by the pool's typical error, which comes from the weeks that do not overlap with the error's week."""
+    """Return the errors divided by the pool's typical error in the weeks that do not overlap with the error's."""
     apart = np.abs(track.days_back[:, None] - track.days_back[None, :]) >= _WEEK_DAYS
     miss = track.spreads * _blended(apart @ (track.weights * track.ratios), apart @ track.weights, typical)
     scaled: Floats = track.misses / np.maximum(MISS_MIN_GPUS, miss)
@@ -174,7 +174,7 @@ def _track(pool: PoolHours, until_ms: int) -> _Track:
 
 
 def _hours_back(pool: PoolHours, until_ms: int) -> Floats:
-    """Return the demand of each hour, the last first; at least a week, in whole days. NaN if too much was not observed."""
+    """Return the demand of each hour, the last first; whole days, at least a week. NaN if not observed enough."""
     since_ms = until_ms - HISTORY_DAYS * DAY_MS
     rows = pool.hours.filter(
         pl.col("time").is_between(since_ms, until_ms, closed="left"), pl.col("unknown") <= UNKNOWN_MAX * pool.gpus
@@ -196,7 +196,7 @@ def _peaks(demand: Floats, hours: int, quantile: float) -> Floats:
 
 
 def _forecasts(weeks: Floats) -> Floats:
-    """Return the forecast at the end of each week: the weighted mean of its peak and those of the known ones of the three weeks before."""
+    """Return the forecast at each day's end: the weighted mean of the known peaks of the four weeks before."""
     padded = np.append(weeks, np.full(_WEEK_DAYS * (len(WEEK_WEIGHTS) - 1), np.nan))
     peaks = np.stack([padded[_WEEK_DAYS * back :][: len(weeks)] for back in range(len(WEEK_WEIGHTS))])
     weights = np.where(np.isfinite(peaks), np.array(WEEK_WEIGHTS)[:, None], 0.0)
@@ -206,7 +206,7 @@ def _forecasts(weeks: Floats) -> Floats:
 
 
 def _spreads(days: Floats, gpus: float) -> Floats:
-    """Return the difference between the peaks of the days before each day, plus a share of the root of the GPUs, so that it is never 0."""
+    """Return the standard deviation of the daily peaks before each day, raised by a share of the root of the GPUs."""
     padded = np.append(days, np.full(SPREAD_DAYS - 1, np.nan))
     windows = np.lib.stride_tricks.sliding_window_view(padded, SPREAD_DAYS)
     known = np.isfinite(windows)

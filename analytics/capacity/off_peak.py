@@ -43,10 +43,11 @@ class OffPeak:
 
 
 def off_peak(segments: pl.DataFrame, pools: Mapping[str, str], until_ms: int, zone: tzinfo) -> tuple[OffPeak, ...]:
-    """Return windows of at least two hours in which N - Q90(D) of a pool clearly exceeds that of the median hour; by pool and hour.
+    """Return windows in which N - Q90(D) of a pool clearly exceeds that of the median hour, by pool and hour.
 
     D is the most GPUs at once in each hour that worked within the last 30 minutes. N is the most GPUs of the pool in
-    the ledger. Pools observed for less than four weeks are left out. Hours with more than a tenth unknown do not count.
+    the ledger. A window has at least two hours. Pools observed for less than four weeks are left out. Hours with more
+    than a tenth unknown do not count.
 
     `segments` reach up to `until_ms`, the end of the weeks; their hours are those of `zone`.
     """
@@ -67,7 +68,7 @@ def off_peak(segments: pl.DataFrame, pools: Mapping[str, str], until_ms: int, zo
     for (pool,), own in hours.partition_by("pool", as_dict=True).items():
         unused = _unused(own, zone)
         if unused is not None:
-            found += _windows(str(pool), unused, float(own["there"].max()), weeks)  # type: ignore[arg-type]  # never empty
+            found += _windows(str(pool), unused, float(own["there"].max()), weeks)  # type: ignore[arg-type]  # has rows
     return tuple(sorted(found, key=lambda each: (each.pool, each.weekday, each.from_hour)))
 
 
