@@ -1,4 +1,4 @@
-"""`fallow allocations import KIND` imports allocations into the lake; `fallow allocations list` lists and checks them."""
+"""`fallow allocations import KIND` imports allocations; `fallow allocations list` lists and checks them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _tables(given: LakeInputs, args: argparse.Namespace) -> Tables:
-    """Yield the allocations and requests of the window. With --check also where allocations and measurements disagree."""
+    """Yield the window's allocations and requests; with --check also where allocations and measurements disagree."""
     inputs = open_window(args, "all", given.speaks.zone, given.now_ms)
     lake = inputs.lake.require()
     allocations, asked = read_small(lake, schema.ALLOCATION, schema.ALLOCATION.names), lake.files(schema.REQUEST.name)

@@ -59,7 +59,7 @@ class _Chosen:
 
     @property
     def sums(self) -> FindingTotals:
-        """The sums of the listed findings. The number of findings of low confidence counts those that are not listed too."""
+        """The sums of the listed findings. Their number of low-confidence findings includes unlisted ones."""
         return totals([*self.listed, *(() if self.has_all else self.review.low)])
 
 
@@ -90,7 +90,7 @@ def _chosen(given: VerbInputs, args: argparse.Namespace) -> _Chosen:
 
 
 def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
-    """Yield the findings, their sums by rule, the effect of the idle threshold, the evidence, and last week's findings."""
+    """Yield the findings, their sums by rule, the idle threshold's effect, the evidence, and last week's findings."""
     found = _chosen(given, args)
     yield finding_list(found.listed, args.limit, headline=_headline(given, found), notes=tuple(_notes(given, found)))
     yield totals_by_rule(found.listed)
@@ -218,7 +218,7 @@ def _add_show(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def _named(given: VerbInputs, args: argparse.Namespace) -> list[Finding]:
-    """Return the findings with these ids, also snoozed findings and last week's; raises FallowError for an unknown id."""
+    """Return the findings with these ids, also snoozed and last week's. Raises FallowError for an unknown id."""
     found = given.whole.review
     known: dict[str, Finding] = {each.finding_id: each for each in (*found.gone, *found.findings)}
     for each in args.ids:

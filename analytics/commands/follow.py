@@ -1,4 +1,4 @@
-"""`fallow follow SOURCE`: the live sources. A source has an entry in SOURCES and a module with `add_arguments` and `run`."""
+"""`fallow follow SOURCE`: live sources. Each has an entry in SOURCES and a module with `add_arguments` and `run`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`fallow lake check`: open each file of the observed tables, and list the files with faults.
 
-Faults are files that readers leave out or read wrongly, files that no installation claims, and files without a table. Files of
-derived tables are not opened: a reader that cannot use such a file builds it again.
+Faults are files that readers leave out or read wrongly, files that no installation claims, and files without a table.
+Files of derived tables are not opened: a reader that cannot use such a file builds it again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _tables(given: LakeInputs, args: argparse.Namespace) -> Tables:  # noqa: ARG
 
 
 def _observed(lake: Lake) -> Iterator[LakeFile]:
-    """Yield the files of observed tables. `lake` records the files that do not belong to a table, derived tables included."""
+    """Yield the files of observed tables. `lake` records files that belong to no table, also in derived tables."""
     for table in schema.TABLES:
         files = lake.files(table.name)
         if not table.derived:
@@ -49,7 +49,7 @@ def _observed(lake: Lake) -> Iterator[LakeFile]:
 
 
 def _is_whole(lake: Lake, file: LakeFile) -> bool:
-    """Return whether the whole file can be decoded. Raises SchemaVersionError, which concerns the lake and not a file."""
+    """Return whether the whole file decodes; if not, `lake` records the fault."""
     try:
         parquet.read([file], schema.table(file.table))
     except UnusableFileError as error:

@@ -1,4 +1,4 @@
-"""`fallow lake export`: bring tables of Delta Lake up to date with the ledger, for Spark, Trino, Snowflake and others."""
+"""`fallow lake export`: bring Delta Lake tables up to date with the ledger, for Spark, Trino, Snowflake and others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fallow plan VERB`: the verbs. A verb has an entry in VERBS and a module with `add_arguments` and `run`, or a VERB."""
+"""`fallow plan VERB`: the verbs. Each has an entry in VERBS and a module with `add_arguments` and `run`, or a VERB."""
 
 from __future__ import annotations
 

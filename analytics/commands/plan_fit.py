@@ -72,14 +72,14 @@ def _flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Turn the flags into `args.asked_work` and `args.asked_model`; raises UsageError, and ConfigError for a config.json."""
+    """Set `args.asked_work` and `args.asked_model`. Raises UsageError, and ConfigError for a config.json."""
     _check_flags(args)
     args.asked_model = _model(args)
     args.asked_work = _work(args, args.asked_model)
 
 
 def _model(args: argparse.Namespace) -> ModelShape | tuple[Table, ...]:
-    """Return the layout of the model that the flags name, or tables that say why it is unknown; empty without a model."""
+    """Return the layout of the flags' model, or tables that say why it is unknown; empty without a model."""
     if args.params is not None:
         return typical_shape(args.params)
     if args.config_json is None:
@@ -112,7 +112,7 @@ def _check_flags(args: argparse.Namespace) -> None:
 
 
 def _work(args: argparse.Namespace, model: ModelShape | tuple[Table, ...]) -> Serving | Training:
-    """Return the work that the flags describe; without flags, the files say the bits of a weight and the most tokens."""
+    """Return the work that the flags describe. A model's files give the default bits, and limit the default context."""
     stored, most = (model.file_bits, model.most_tokens) if isinstance(model, ModelShape) else (None, None)
     context = args.context or min(_CONTEXT, most or _CONTEXT)
     if args.train is None:
@@ -131,7 +131,7 @@ def _work(args: argparse.Namespace, model: ModelShape | tuple[Table, ...]) -> Se
 
 
 def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
-    """Yield the cards for the model or workload. Without either, or without an answer: what old cards could run and what tokens cost."""
+    """Yield the cards for the model or workload, else what old cards could run and what tokens cost."""
     if isinstance(args.asked_model, ModelShape):
         yield from _of_model(given, args)
     elif args.seen is not None:

@@ -81,7 +81,7 @@ def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
 
 @dataclass(frozen=True)
 class AskedGpus:
-    """A value of --gpus: the pool (empty: the only one), its numbers of GPUs, and whether these are added to today's."""
+    """A value of --gpus: the pool (empty: the only one), its numbers of GPUs, and whether these add to today's."""
 
     pool: str
     numbers: range
@@ -89,7 +89,7 @@ class AskedGpus:
 
 
 def asked_change(args: argparse.Namespace) -> tuple[dict[str, object], AskedGpus | None]:
-    """Return the change as the keys and values of a scenario file, and the numbers of GPUs to compare; raise UsageError."""
+    """Return the change, as in a scenario file, and the numbers of GPUs to compare. Raises UsageError."""
     asked = [_asked_gpus(text) for text in args.gpus]
     compared = [each for each in asked if len(each.numbers) > 1]
     if len(compared) > 1:

@@ -42,7 +42,7 @@ def _priced(given: LakeInputs) -> tuple[PriceBook, tuple[PriceBasis, ...]]:
 
 
 def _price_file(given: LakeInputs) -> str:
-    """Return the site's price table as CSV, with the list prices in force below it, and GPUs without a price as remarks."""
+    """Return the site's price table as CSV, below it the list prices in force, and GPUs without a price as remarks."""
     book, basis = _priced(given)
     lines: list[Mapping[str, object]] = list(book.lines)
     for listed in catalog().values():

@@ -49,7 +49,10 @@ class ComparisonVerb(Verb[ComparisonInputs]):
 
 
 def _compared(inputs: Inputs, scope: Scope, against: str, zone: tzinfo, now_ms: int) -> tuple[Comparisons, str]:
-    """Return both windows compared, and the warning about simulated GPUs; reads the weeks before, which say which GPUs existed."""
+    """Return both windows compared, and the warning about simulated GPUs.
+
+    Reads the weeks before as well: they show which GPUs existed.
+    """
     if inputs.back is not None:
         inputs = replace(inputs, window=load_window_ledger(inputs, history_ms=LOOKED_BACK_MS).window, back=None)
     since_ms, until_ms = inputs.window.since_ms, inputs.window.until_ms

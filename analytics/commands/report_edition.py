@@ -33,7 +33,7 @@ class Edition:
 
 
 def open_edition(args: argparse.Namespace, now_ms: int) -> Edition:
-    """Return the edition that the flags and settings name; raises UsageError, ConfigError, LakeError and their kinds."""
+    """Return the edition of these flags and settings. Raises UsageError, ConfigError, LakeError and their kinds."""
     given = open_settings(args)
     speaks = given.speaks
     inputs = open_window(args, "all", speaks.zone, now_ms)

@@ -1,7 +1,7 @@
 """Verbs that show tables, as data: the flags of a verb, and its tables. One runner serves all of them.
 
-The runner opens the lake, reads the window and the scope, asks the verb for its tables, and prints them in the format that the
-flags name. All verbs share the flags for lake, window, scope and output.
+The runner opens the lake, reads the window and the scope, asks the verb for its tables, and prints them in the format
+that the flags name. All verbs share the flags for lake, window, scope and output.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ def open_settings(args: argparse.Namespace) -> LakeInputs:
 
 
 def open_window(args: argparse.Namespace, since: str, zone: tzinfo, now_ms: int) -> Inputs:
-    """Return the lake and the window that the flags name, by default from `since` on; raises UsageError and its kinds."""
+    """Return the lake and the window that the flags name, by default from `since`. Raises UsageError and its kinds."""
     if args.week is not None and (args.since is not None or args.until is not None):
         raise UsageError("--week is the whole window", "leave out --since and --until")
     if args.week is None and args.since is None and args.until is None and since != "all":
@@ -280,7 +280,7 @@ def open_window(args: argparse.Namespace, since: str, zone: tzinfo, now_ms: int)
 
 
 def open_verb(args: argparse.Namespace, *, since: str = FOUR_WEEKS, history_ms: int = READ_MS) -> VerbInputs:
-    """Return the window that the flags name, with `history_ms` before it; raises UsageError, LakeError and their kinds."""
+    """Return the flags' window, with `history_ms` before it. Raises UsageError, LakeError and their kinds."""
     given = open_settings(args)
     inputs = open_window(args, since, given.speaks.zone, given.now_ms)
     whole = Whole(inputs, load_window_ledger(inputs, history_ms=history_ms))

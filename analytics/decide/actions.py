@@ -141,12 +141,12 @@ def load_actions(lake: Lake, *, strict: bool = False) -> Mapping[str, tuple[Acti
 
 
 def after_what_is_known(now_ms: int, ids: Iterable[str], actions: Mapping[str, Sequence[Action]]) -> int:
-    """Return the time of an action: now, but later than every action that the actor has seen, whatever clock wrote it."""
+    """Return an action's time: now, but later than every known action on these ids, whatever clock wrote it."""
     return max([now_ms, *(each.time_ms + 1 for finding_id in ids for each in actions.get(finding_id, ()))])
 
 
 def actor_words(actor: Actor) -> str:
-    """Return the actor: `alice`, `alice (as OS user root)` if the OS user has another name, or `everybody (anonymous)`."""
+    """Return the actor: `alice`, `alice (as OS user root)` if the names differ, or `everybody (anonymous)`."""
     name = shown_name(actor.name)
     if actor.kind != PERSON:
         return tr("{actor} ({kind})", actor=name, kind=_KINDS.get(actor.kind, actor.kind))

@@ -61,7 +61,10 @@ class IdleHours:
         """Return the ledger's rows with SHARE, from 0 to 1."""
         if not self.windows or segments.is_empty():
             return segments.with_columns(pl.lit(0.0).alias(SHARE))
-        first, last = int(segments["time"].min()) // HOUR_MS, int(segments["end"].max()) // HOUR_MS + 1  # type: ignore[arg-type]  # not empty
+        first, last = (
+            int(segments["time"].min()) // HOUR_MS,  # type: ignore[arg-type]  # not empty
+            int(segments["end"].max()) // HOUR_MS + 1,  # type: ignore[arg-type]
+        )
         starts, ends = segments["time"].to_numpy(), segments["end"].to_numpy()
         pools = {gpu: context.inventory.pool(gpu) for gpu in segments["gpu"].unique()}
         named = segments["gpu"].replace_strict(pools, return_dtype=pl.String).to_numpy()
@@ -160,7 +163,7 @@ def users_of(finding: Finding, kind: waste.WasteKind) -> tuple[str, ...] | None:
 
 @dataclass(frozen=True)
 class GpuWeek:
-    """One GPU in one complete week: its observed milliseconds, and its mean power (W) if at least 90 % of them have it."""
+    """One GPU in one complete week: its observed milliseconds, and mean power (W) if at least 90 % of them have it."""
 
     observed_ms: float
     power_w: float | None
@@ -233,7 +236,7 @@ class Decisions:
 
     @cached_property
     def used_ms(self) -> Mapping[str, float]:
-        """Return by recommendation of another card the used time on the GPUs to act on, over the whole decision window."""
+        """Return by recommendation of another card the used time of its GPUs in the whole decision window."""
         keys = [key for key, each in self.recommendations.items() if each.kind is waste.OVERSIZED]
         rows = self.review.context.inside.segments.filter(
             pl.col("gpu").is_in(self.now["gpu"].implode()) & pl.col("state").is_in(IN_USE)
@@ -367,7 +370,7 @@ class _Book:
         self.add(Recommendation(key, kind, finding, finding.gpus, wanted, finding.confidence), users_of(finding, kind))
 
     def _still_of(self, finding: Finding, gpus: Sequence[str]) -> tuple[str, ...]:
-        """Return the GPUs without another user at the end of the window; for a fault all GPUs, as it concerns the card."""
+        """Return the GPUs without another user at the end of the window; for a fault all, as it concerns the card."""
         if finding.user is None or RULES_BY_NAME[finding.rule].of_machine:
             return tuple(gpus)
         theirs = frozenset(finding.user.split(JOINER))

@@ -1,10 +1,10 @@
-"""The rules' findings in a window, kept in the lake: one process makes them, and commands and all replicas of the pages read them.
+"""The rules' findings in a window, kept in the lake: one process finds them, and commands and all pages read them.
 
-`.findings/WINDOW.json.gz` in the lake holds what the rules found in one window, and `.findings/WINDOW.before.json.gz` what they
-found one week earlier, each written whole. The first line states a digest of the content, and a fingerprint of all that the
-findings follow from: the rows of the ledger and of the jobs, the inventory, the sources of the hourly tables, the site's tables,
-the thresholds, and the code of the rules. A file that is damaged, or that follows from anything else, is not used, and the
-findings are made again.
+`.findings/WINDOW.json.gz` in the lake holds what the rules found in one window, and `.findings/WINDOW.before.json.gz`
+what they found one week earlier, each written whole. The first line states a digest of the content, and a fingerprint
+of all sources of the findings: the rows of the ledger and of the jobs, the inventory, the sources of the hourly tables,
+the site's tables, the thresholds, and the code of the rules. A file that is damaged or has other sources is not used,
+and the rules run again.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ Kept = TypeVar("Kept", bound=WindowFindings | LastWeek)
 
 
 class KeptFindings:
-    """The place of a window's findings in the lake. The lake may change meanwhile: the fingerprint is of the data in memory."""
+    """The place of a window's findings in the lake. The fingerprint is of data in memory, as the lake may change."""
 
     def __init__(self, inputs: Inputs, context: Context) -> None:
         self._inputs, self._context = inputs, context
@@ -89,7 +89,7 @@ class KeptFindings:
         self._known: dict[type[Any], Any] = {}
 
     def get(self, kind: type[Kept], make: Callable[[Context], Kept]) -> Kept:
-        """Return the kept findings, else make them from the window's context and keep them. Raises what `make` raises."""
+        """Return the kept findings, else make them from the window's context and keep them. Raises errors of `make`."""
         if kind not in self._known:
             found = self.read(kind)
             if found is None:
@@ -112,7 +112,7 @@ class KeptFindings:
             return None
 
     def _keep(self, found: WindowFindings | LastWeek) -> None:
-        """Keep the findings, unless the hourly tables are not kept either. Raises LakeError where the lake cannot be written."""
+        """Keep the findings, unless the hourly tables are not kept. Raises LakeError if it cannot write to the lake."""
         sources, store = self._sources, self._context.lake.store
         if sources is None:
             return

@@ -109,7 +109,7 @@ def ended_findings(
 
 
 def reversed_by(reversal: Reversal) -> Finding:
-    """Return last week's finding as a wrong one: nothing is reclaimable, and its last note has the time of the new use."""
+    """Return last week's finding as wrong: nothing is reclaimable, and its last note has the time of the new use."""
     finding, notes = reversal.finding, (*reversal.finding.notes, _again(reversal))
     return replace(finding, status="reversed", reclaimable_gpus=(), next_command="", notes=notes)
 

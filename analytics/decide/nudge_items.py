@@ -1,6 +1,6 @@
 """The items of nudges: one item for each recommendation and each person who can act on it.
 
-Only `nudge_items` makes items. `decide.decisions` decides which recommendation a GPU belongs to. Mails and the links in them
+Only `nudge_items` makes items. `decide.decisions` decides which recommendation a GPU belongs to. Mails and their links
 use items only.
 """
 
@@ -46,8 +46,8 @@ class NudgeItem:
     Attributes:
         key: the id of the leading finding, or of the recommendation without one. It is the same every day.
         about: the recommendation, narrowed to what the person may read. `gpus_now` are the GPUs of the item. Evidence
-            about GPUs that several users hold together is left out. The command acts on these GPUs or inspects them. The
-            reader sees only id, sentence and start of its `finding`.
+            about GPUs that several users hold together is left out. The command acts on these GPUs or inspects them.
+            The reader sees only id, sentence and start of its `finding`.
         is_whole: True if the item has all GPUs of the recommendation, and so its whole waste and cost.
         user: the user who gets the nudge; None if only operators do.
         finding_ids: the findings that an answer settles.

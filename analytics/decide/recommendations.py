@@ -166,8 +166,8 @@ class Recommendation:
 class Waste:
     """The wasted time of a window and its whole cents.
 
-    Waste is time that was down, unallocated, allocated but unused, held idle or stalled, and the unused part of low use. Cents
-    are None if nothing has a price.
+    Waste is time that was down, unallocated, allocated but unused, held idle or stalled, and the unused part of low
+    use. Cents are None if nothing has a price.
 
     Attributes:
         rest_ms: the part that no recommendation can act on: pauses, the reserve, fragments. `rest_cents` is its cost.

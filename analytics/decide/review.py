@@ -155,7 +155,7 @@ class RuleFindings(WindowFindings):
 
     @property
     def last_week(self) -> LastWeek:
-        """Return what the rules found one week earlier, which runs the rules again. Raises LakeError and ConfigError."""
+        """Return what the rules found one week earlier, which runs them again. Raises LakeError and ConfigError."""
         if self.context.inside.segments.is_empty():
             return LastWeek((), None)  # ended work and unobserved work cannot be distinguished
         return self.place.get(LastWeek, _last_week)

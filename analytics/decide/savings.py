@@ -159,7 +159,7 @@ class _Part:
 
 
 def _action(whole: Recommendation, now: Sequence[str], *, is_seen: bool) -> str:
-    """Return the action of the waste kind; `ask` if the user decides because the finding is uncertain or not current."""
+    """Return the waste kind's action; `ask` if the user decides because the finding is uncertain or not current."""
     if whole.finding is not None and RULES_BY_NAME[whole.finding.rule].of_machine:
         return "repair"
     of_somebody = whole.kind.request == waste.RELEASE and (whole.confidence.is_low or not now)

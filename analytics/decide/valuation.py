@@ -38,7 +38,7 @@ class _WeekSums:
 
 @dataclass(frozen=True)
 class _Gpus:
-    """The GPUs that a recommendation acts on: the number of whole GPUs, and their cost a year (None without a price)."""
+    """GPUs that a recommendation acts on: their number as whole GPUs, and their cost a year (None without a price)."""
 
     names: tuple[str, ...]
     shares: Mapping[str, float]
@@ -165,7 +165,7 @@ class Valuation:
         return _over_weeks(hours, gpus.yearly_hours, most), freed
 
     def _right_sized(self, whole: Recommendation, gpus: _Gpus) -> tuple[Estimate, Estimate] | None:
-        """Return the same for work that needs less: the time of the present cards that the price difference is worth."""
+        """Return the same for work that needs less: the present cards' time that the price difference is worth."""
         weeks, per_hour = self._observed(whole, gpus), self._saved_per_hour(whole, gpus)
         if not weeks or per_hour is None or not gpus.paid:
             return None
@@ -227,7 +227,7 @@ class Valuation:
 
 
 def _cash_of_freed_time(gpus: _Gpus, freed: Estimate) -> Estimate | None:
-    """Return the spending that ends if GPUs are freed and stay: at most the rent by the hour, if that is cancelled too."""
+    """Return the spending that ends if GPUs are freed and stay: at most the hourly rent, if that is cancelled too."""
     kinds = {gpu: None if (price := gpus.prices[gpu]) is None else price.kind for gpu in gpus.names}
     if None in kinds.values() or not gpus.paid:
         return None

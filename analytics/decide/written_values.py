@@ -1,4 +1,4 @@
-"""Findings and the demand of pools as JSON, and back: only values of the classes named here, and nothing that a reader runs."""
+"""Findings and the demand of pools as JSON, and back: only values of the classes named here, and no code."""
 
 from __future__ import annotations
 

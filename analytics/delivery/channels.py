@@ -27,7 +27,12 @@ class FolderChannel:
     def __init__(self, target: Target) -> None:
         self._target = target
 
-    def send(self, message: Message, delivery: Delivery, now_ms: int) -> DeliveryOutcome:  # noqa: ARG002  # the content says its time
+    def send(
+        self,
+        message: Message,
+        delivery: Delivery,  # noqa: ARG002
+        now_ms: int,  # noqa: ARG002  # the content states its time
+    ) -> DeliveryOutcome:
         """Write each document as `<week>/<name>`, completely or not at all."""
         try:
             store = open_store(self._target.address)
@@ -42,7 +47,7 @@ class FolderChannel:
 
 
 def safe(text: str) -> str:
-    """Return a name that is valid in every file system and store, and unique for every text: teams may have any name."""
+    """Return a name that every file system and store accepts, unique for every text: teams may have any name."""
     whole = re.sub(r"[^A-Za-z0-9._=-]+", "-", text).strip(".-")
     if whole and whole == text and len(whole) <= _MOST:
         return whole

@@ -57,7 +57,8 @@ class Contacts:
     def of(self, user: str | None, team: str | None, owners: Owners) -> dict[str, str]:
         """Return the addresses of the users of GPUs, each with the name that it belongs to.
 
-        Several users all get the nudge. A user without an address is reached through the team, unless the user opted out.
+        Several users all get the nudge. A user without an address is reached through the team, unless the user opted
+        out.
         """
         found: dict[str, str] = {}
         names = (user or "").split(JOINER)
@@ -106,7 +107,7 @@ _HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)\s*-\s*([01]\d|2[0-3]|24):([0-5]\
 
 @dataclass(frozen=True)
 class Quiet:
-    """The quiet hours of a day, in minutes (past midnight if `until_minute` is smaller), and quiet weekdays, Monday 0."""
+    """The quiet minutes of a day (past midnight if `until_minute` is smaller), and quiet weekdays, Monday 0."""
 
     from_minute: int
     until_minute: int
@@ -251,7 +252,7 @@ def _nudge(target: Target, own: Sequence[tuple[NudgeItem, str]], past: Past) -> 
 def pack_nudge(
     nudge: Nudge, language: Language, day: str, window_ms: tuple[int, int], links: AnswerLinks | None
 ) -> Message:
-    """Return the message of a nudge. `day`: the day of sending. `window_ms`: the observed part of the findings' window."""
+    """Return a nudge's message. `day`: the day of sending. `window_ms`: the observed part of the findings' window."""
     content = NudgeContent(nudge.items, nudge.names, _links(nudge, language, links), nudge.earlier_nudges, *window_ms)
     answer = VerbAnswer(content.subject, content.about, content.warning, {}, (content.table,))
     html = mail(answer, language)
@@ -274,7 +275,7 @@ def pack_nudge(
 
 
 def _links(nudge: Nudge, language: Language, links: AnswerLinks | None) -> Mapping[str, Mapping[str, str]]:
-    """Return answer addresses by item and verb. Operators have accounts and get none, and neither do shares of a finding."""
+    """Return answer addresses by item and verb; none for operators, who have accounts, or for shares of a finding."""
     if links is None or nudge.operators or nudge.target.kind != "mail":
         return {}
     return {

@@ -24,8 +24,8 @@ from fallow.clock import Window, format_ms
 from fallow.errors import UsageError
 
 LABELLED_MIN = 0.90
-"""A rule is wrong about a GPU if labels against the rule cover this share of the finding's time: a label about an hour does not
-exclude what happened in another hour.
+"""A rule is wrong about a GPU if labels against the rule cover this share of the finding's time: a label about an hour
+does not exclude what happened in another hour.
 """
 
 Span = tuple[int, int, bool]
@@ -141,7 +141,7 @@ def judge_findings(context: Context, findings: Sequence[Finding], index: LabelIn
 
 
 def promises(finding: Finding) -> bool:
-    """Return whether every GPU to reclaim of the finding can be judged. The releasable GPUs of a pool are only a number."""
+    """Return whether each GPU to reclaim can be judged. The releasable GPUs of a pool are only a number."""
     return finding.reclaimable and finding.pool is None
 
 
@@ -158,7 +158,7 @@ def _known(values: Mapping[str, bool | None]) -> dict[str, bool]:
 
 
 def _expected(context: Context, findings: Iterable[Finding], index: LabelIndex) -> Iterable[Expected]:
-    """Yield each labelled time inside the window in which a rule should find a GPU, for GPUs that the lake observed in it."""
+    """Yield each labelled time inside the window in which a rule should find a GPU, for GPUs that the lake observed."""
     ought = index.labels.rules.filter("ought")
     wanted = clip(ought, context.since_ms, context.until_ms).with_row_index("place")
     rows = context.inside.segments.select("gpu", "time", "end", "state")
@@ -264,7 +264,7 @@ class RuleScore:
 
 @dataclass(frozen=True)
 class GradeScore:
-    """The GPUs to reclaim of one confidence, counted once per window, and how many of the labelled ones could be reclaimed."""
+    """The GPUs to reclaim of one confidence, each once per window, and how many labelled ones could be reclaimed."""
 
     grade: str
     gpus: int
@@ -273,7 +273,7 @@ class GradeScore:
 
 @dataclass(frozen=True)
 class Reliability:
-    """GPUs with a promised probability above `low` and up to `high` of staying unused: the mean promise, and the labels' verdict."""
+    """GPUs with a promise above `low` and up to `high` to stay unused: mean probability, and the labels' verdict."""
 
     low: float
     high: float
@@ -346,7 +346,11 @@ def evaluate(
 
 
 def _windows(window: Window, ledger: WindowLedger, every_ms: int) -> Iterator[Window]:
-    """Yield windows of one length, the earliest first, up to the end of the whole window; with a fixed start, or from observed rows."""
+    """Yield adjacent windows of one length, the earliest first; the last one ends with the whole window.
+
+    The whole window starts at its own start or, if it has none, with the first observed row. A rest there that is
+    shorter than one window is left out. Raises UsageError if the whole window is too short.
+    """
     first_ms, last_ms = ledger.inside.segments.select(pl.col("time").min(), pl.col("end").max()).row(0)
     since_ms = first_ms if window.since_ms is None else window.since_ms
     until_ms = last_ms if ledger.end_ms is None else ledger.end_ms

@@ -114,7 +114,7 @@ def read_labels(path: str, zone: str, known: Mapping[str, Sequence[str]], limits
 
 
 def gpu_names(gpus: Iterable[str], inventory: Inventory) -> dict[str, tuple[str, ...]]:
-    """Return the lake's GPUs by UUID and by `host/index`; several if an index belonged to another card at another time."""
+    """Return the lake's GPUs by UUID and by `host/index`; several if an index had different cards over time."""
     found: dict[str, list[str]] = defaultdict(list)
     for gpu in gpus:
         found[gpu].append(gpu)
@@ -208,7 +208,7 @@ def _rule_names(cell: str | None) -> tuple[str, ...]:
 
 
 def _rules(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return a row for each rule of a line: `gpu`, `rule`, `time`, `end`, `line` and `value` (whether the rule should fire)."""
+    """Return a row per line and rule: `gpu`, `rule`, `time`, `end`, `line` and `value` (True if it should fire)."""
     rule_rows: list[tuple[str, str, int, int, int, bool]] = []
     for row in rows.filter(pl.col("rules").is_not_null() | pl.col("not_rules").is_not_null()).iter_rows(named=True):
         ought, not_ought = _rule_names(row["rules"]), _rule_names(row["not_rules"])
@@ -220,7 +220,7 @@ def _rules(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _refuse_contradictions(path: str, facts: pl.DataFrame, unit: str) -> None:
-    """Raise InputError if two lines about the same GPU, or the same GPU and rule, overlap in time and contradict each other."""
+    """Raise InputError if two lines about one GPU, or one GPU and rule, overlap in time and contradict each other."""
     about = [name for name in ("gpu", "rule") if name in facts.columns]
     latest_ends: dict[object, tuple[int, int]] = {}  # per value: the latest end so far, and the line that has it
     key: tuple[object, ...] = ()

@@ -1,8 +1,8 @@
 """One table of Delta Lake: which days it holds, made from what, and the replacement of some in one commit.
 
-A commit is one new file of the table's log: readers see the rows before it or after it, and a killed writer leaves only files that
-no log names. `deltalake` writes, an extra of its own; nothing else imports it. Tables keep to reader version 1 and writer
-version 2, which every engine reads.
+A commit is one new file of the table's log: readers see the rows before it or after it, and a killed writer leaves only
+files that no log names. `deltalake`, an optional extra, writes; nothing else imports it. Tables keep to reader version
+1 and writer version 2, which every engine reads.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class DeltaDays:
             )
 
     def digests(self) -> dict[str, str]:
-        """Return, by date, the fingerprint of what its rows were made from; the date is empty for a table without days."""
+        """Return, by date, the fingerprint of its rows' sources; the date is empty for a table without days."""
         if self._delta is None:
             return {}
         with self._guarded("read"):

@@ -15,7 +15,7 @@ from analytics.frames import arrow
 from fallow.errors import EmptyScopeError
 
 COMMIT_BYTES, COMMIT_DAYS = 64 << 20, 32
-"""Size of the rows in memory, and number of days, from which days are committed: the writer holds a file open for each day."""
+"""Bytes in memory and number of days at which a commit starts: the writer holds a file open for each day."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ def export(
 ) -> list[Exported]:
     """Bring each table below a place up to date. Return what was done.
 
-    Raises LakeError and its kinds, and FallowError where the place cannot be written or holds another export. Days that were
-    committed before an error stay, and the next run goes on.
+    Raises LakeError and its kinds, and FallowError where the place cannot be written or holds another export. Days that
+    were committed before an error stay, and the next run goes on.
     """
     facts = {"lake": lake_id, "scope": str(source.scope)}
     targets = [(table, DeltaDays(f"{place}/{table.name}", table, facts)) for table in source.tables]

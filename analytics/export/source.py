@@ -53,7 +53,7 @@ def current_ledger(
 
 @dataclass(frozen=True)
 class LedgerSource:
-    """The kept ledger, narrowed to a scope. Every day is narrowed by itself, so its rows do not depend on what else is exported."""
+    """The kept ledger, narrowed to a scope, each day by itself: its rows do not depend on what else is exported."""
 
     kept: KeptLedger
     scope: Scope
@@ -65,7 +65,7 @@ class LedgerSource:
         return (LEDGER,) if self.scope.is_personal else (LEDGER, HOURLY, GPU_TERMS)
 
     def digests(self, table: ExportTable) -> dict[str, str]:
-        """Return, by date, a fingerprint of what a table's rows are made from; the date is empty for a table without days."""
+        """Return, by date, the fingerprint of a table's sources; the date is empty for a table without days."""
         if table is LEDGER:
             days: Mapping[str, str] = self.kept.manifest.contents[schema.LEDGER.name]
         elif table is HOURLY:
@@ -77,7 +77,7 @@ class LedgerSource:
         return {date: digest(each, *self._narrowing) for date, each in days.items()}
 
     def rows(self, table: ExportTable, date: str) -> pl.DataFrame:
-        """Return the rows of a table on a date, times in milliseconds. Raises LakeError where another command replaced them."""
+        """Return the rows of a table on a date, times in milliseconds. Raises LakeError if a command replaced them."""
         if table is GPU_TERMS:
             return self._terms
         if table is LEDGER:

@@ -64,8 +64,12 @@ GPU_TERM = LakeTable(
     columns=(
         LakeColumn("gpu", Type.STRING, "UUID of the GPU or MIG instance", _INVENTORY, key=True),
         LakeColumn("host", Type.STRING, "host of its newest entry", _INVENTORY),
-        LakeColumn("since", Type.TIMESTAMP, "start of the term; null for the first one, which has no start", _INVENTORY),
-        LakeColumn("until", Type.TIMESTAMP, "end of the term, exclusive; null for the last one, which goes on", _INVENTORY),
+        LakeColumn(
+            "since", Type.TIMESTAMP, "start of the term; null for the first one, which has no start", _INVENTORY
+        ),
+        LakeColumn(
+            "until", Type.TIMESTAMP, "end of the term, exclusive; null for the last one, which goes on", _INVENTORY
+        ),
         LakeColumn("model", Type.STRING, "model of the card", _INVENTORY),
         LakeColumn("pool", Type.STRING, "pool; null where the inventory states none", _INVENTORY),
         LakeColumn("parent_gpu", Type.STRING, "UUID of the GPU that a MIG instance is a part of", _INVENTORY),
@@ -73,7 +77,9 @@ GPU_TERM = LakeTable(
         LakeColumn("mem_total_bytes", Type.INT64, "memory of the GPU or instance", _INVENTORY),
         LakeColumn("power_limit_w", Type.DOUBLE, "power limit", _INVENTORY),
         LakeColumn("driver_version", Type.STRING, "driver of its newest entry", _INVENTORY),
-        LakeColumn("source", Type.STRING, "where the entry is from; `simulated` for a GPU that does not exist", _INVENTORY),
+        LakeColumn(
+            "source", Type.STRING, "where the entry is from; `simulated` for a GPU that does not exist", _INVENTORY
+        ),
     ),
 )  # fmt: skip
 

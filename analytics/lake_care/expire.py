@@ -1,7 +1,8 @@
 """Deletes data older than the retention settings allow, except what the ledger or a report in force still needs.
 
-A day's samples go only once the lake keeps the ledger and the hourly rows that follow from them. The expiry of the day is recorded
-before its first file goes (`cache.record_expiry`), so its ledger stays. Hourly rows are replaced by files without rows.
+A day's samples go only once the lake keeps the ledger and the hourly rows that follow from them. The day's expiry is
+recorded before its first file goes (`cache.record_expiry`), so its ledger stays. Hourly rows are replaced by files
+without rows.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def _due_files(lake: Lake, name: str, last_day: str) -> dict[str, list[LakeFile]
 
 
 def _ready_dates(lake: Lake, settings: LedgerSettings, dates: Collection[str]) -> set[str]:
-    """Return the dates whose kept ledger follows from the samples that the lake has now; dates without gpu rows have none."""
+    """Return the dates that expired, whose kept ledger follows from the lake's samples, or that have neither."""
     if not dates:
         return set()
     ready = set(dates) & expired_days(lake)
@@ -158,7 +159,7 @@ def _rows(file: LakeFile) -> int:
 
 
 def carry_out(lake: Lake, planned: ExpiryPlan, now_ms: int, progress: Callable[[float], None] = lambda _: None) -> None:
-    """Delete the planned files, one date at a time, the oldest first. Raises LakeError; run it again to complete the deletion."""
+    """Delete the planned files by date, the oldest first. Raises LakeError; run it again to complete the deletion."""
     by_date: dict[str, list[Expiry]] = defaultdict(list)
     for each in planned.expiries:
         for date in each.files:

@@ -2,7 +2,8 @@
 
 A row that exists only once is never deleted.
 
-- Rows of overlapping ranges are merged into one file over all of them, each row as often as in the file that has it most often.
+- Rows of overlapping ranges are merged into one file over all of them. A row occurs as often as in the file that has it
+  most often.
 - Rows of a hidden file that the file over it lacks are merged into that one, under the same name.
 - Damaged files are moved to `.quarantine/` in the lake, under their own path.
 - Hidden files whose every row is in the file over them are deleted after the grace period; half-written files too.
@@ -103,7 +104,10 @@ def _doubled_rows(each: Partition) -> list[FileFault]:
 
 
 def _two_writers(each: Partition) -> list[FileFault]:
-    """Return a fault where two installations wrote the same moment. One installation may repeat a key after its clock was set back."""
+    """Return a fault where two installations wrote the same moment.
+
+    One installation may repeat a key after its clock was set back.
+    """
     keys: dict[str, pl.DataFrame] = {}
     files: dict[str, list[LakeFile]] = {}
     try:
@@ -149,7 +153,7 @@ QUARANTINE = ".quarantine"
 
 @dataclass(frozen=True)
 class RepairStep:
-    """One step, done or planned: `unite`, `quarantine`, `remove_hidden`, `remove_partial` or `wait`, and the sentence."""
+    """One done or planned step: `unite`, `quarantine`, `remove_hidden`, `remove_partial` or `wait`, and a sentence."""
 
     kind: str
     key: str
@@ -243,7 +247,7 @@ def _union(files: Sequence[LakeFile]) -> pl.DataFrame:
 
 
 def _put(lake: Lake, into: LakeFile, rows: pl.DataFrame, sources: Sequence[LakeFile]) -> None:
-    """Store rows as one file with the metadata of its sources, and read it back. Raises LakeError where the two differ."""
+    """Store rows as one file with the metadata of its sources, and read it back. Raises LakeError if they differ."""
     facts = merged_facts([parquet.metadata(each) for each in sources])
     written = lake.put_confirmed(into, parquet.encode(schema.table(into.table), rows, facts))
     if not counted(rows_of([written])).sort("row").equals(counted(rows).sort("row")):

@@ -1,4 +1,4 @@
-"""The size of the lake: files, rows and bytes by table, host and day, monthly growth, and what compaction would remove."""
+"""The lake's size: files, rows and bytes by table, host and day, monthly growth, and what compaction would remove."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Size:
 
 
 def size_of(lake: Lake, now_ms: int, *, count_rows: bool, progress: Callable[[float], None] = lambda _: None) -> Size:
-    """Return the size. Raises LakeError where the lake cannot be listed. Rows are those of visible files, by their footers."""
+    """Return the size; rows are those of visible files, by their footers. Raises LakeError if listing fails."""
     size = Size()
     today = utc_day(now_ms)
     for number, table in enumerate(schema.TABLES, 1):
@@ -81,7 +81,10 @@ def _add(size: Size, file: LakeFile, rows: int | None) -> None:
 def _add_removable(
     size: Size, table: schema.LakeTable, files: Iterable[LakeFile], seen: Sequence[LakeFile], today: str
 ) -> None:
-    """Add hidden files, and all but one of an agent's files of each past day; their content is then in the remaining one."""
+    """Add the files that compaction removes: hidden files, and all but one of an agent's files of each past day.
+
+    The bytes are those of hidden files: the content of the others moves into the remaining file.
+    """
     kept = {file.key for file in seen}
     if table in schema.COMPACTED:
         by_place: dict[tuple[str, str], list[LakeFile]] = defaultdict(list)

@@ -272,7 +272,7 @@ class Date(Quantity):
 
 @dataclass(frozen=True)
 class WeekHour(Quantity):
-    """An hour of the week, counted from midnight of a weekday (0 is Monday); hours above 24 are in the following days: `Sat 06:00`."""
+    """An hour after midnight of a weekday (0 is Monday), such as `Sat 06:00`; from hour 24 on it is a following day."""
 
     weekday: int
     hour: int
@@ -303,7 +303,7 @@ class ShortDate(Quantity):
 
 @dataclass(frozen=True)
 class ShortHour(Quantity):
-    """A moment in milliseconds since the epoch, short enough for the label of a bar, in the language's time zone: `Mon 9 06:00`."""
+    """A moment (milliseconds since the epoch) in the language's zone, short enough for a bar's label: `Mon 9 06:00`."""
 
     moment_ms: int
 

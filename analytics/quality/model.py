@@ -44,7 +44,7 @@ class Stamp(Moment):
 class SeenUntil:
     """The end of the observed time in a window, and the hosts whose clocks are ahead.
 
-    The state of a host with a wrong clock is unknown at that end: it wrote its row of that moment much earlier or later.
+    The state of a host with a wrong clock is unknown then: it wrote its row of that moment much earlier or later.
     """
 
     until_ms: int

@@ -16,7 +16,7 @@ _MOST = 2 / 3
 
 
 def screen_lines(tables: Sequence[Table], language: Language, width: int, room: int) -> list[str]:
-    """Return at most `room` lines: all tables if they fit, else tables in their order while they fit, and the names and answers of the others."""
+    """Return at most `room` lines: the tables that fit, in their order, and the names and answers of the others."""
     whole: list[str] = []
     for table in tables:
         lines = _whole(table, language, width, room - len(whole) - bool(whole))
@@ -46,7 +46,7 @@ def _first_tables(tables: Sequence[Table], language: Language, width: int, room:
 
 
 def _whole(table: Table, language: Language, width: int, room: int) -> list[str] | None:
-    """Return all lines of a table; None where they are more than `room`: each row, sentence and fold takes at least one."""
+    """Return all lines of a table; None if more than `room`. Each row, sentence and fold takes at least one line."""
     rows = table.row_count if table.shown is None else min(table.shown, table.row_count)
     if rows + len(table.lines) + len(table.folds) > room:
         return None

@@ -92,7 +92,7 @@ def _about(answer: VerbAnswer, spoken: Language, width: int) -> list[str]:
 
 
 def terminal_text(answer: VerbAnswer, language: Language, width: int, most_lines: int | None) -> bytes:
-    """Return plain text that begins with the answer of the first table. `most_lines` cuts the tables; None shows all rows."""
+    """Return plain text; the first table's answer leads. `most_lines` cuts the tables; None shows all rows."""
     spoken, tables = for_text(language), list(answer.for_people)
     head = _about(answer, spoken, width)
     if tables and tables[0].headline:

@@ -35,8 +35,8 @@ def decision_window(
 ) -> DecisionWindow:
     """Return the decision window that ends with the window of a ledger: the same for every window with this end.
 
-    Weeks are weeks of the zone. `ledger.whole` must reach back far enough, as `load_window_ledger` reads it. `ledger_of`
-    returns ledgers that other windows share; without it the ledger is cut for this one.
+    Weeks are weeks of the zone. `ledger.whole` must reach back far enough, as `load_window_ledger` reads it.
+    `ledger_of` returns ledgers that other windows share; without it the ledger is cut for this one.
     """
     newest_ms = data_end_ms(ledger.whole.host_ends, now_ms)
     until_ms = ledger.window.until_ms

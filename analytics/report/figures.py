@@ -78,7 +78,7 @@ def _people(
     group: str, everybody: Accounts, own: Accounts, team_of: Callable[[str], str | None]
 ) -> tuple[UserFigures, ...]:
     among, uses = everybody.by(group), own.card_use(group)
-    # a rank goes with the figures that it was given for: who has more outside the part has none beside those of the part
+    # a rank goes with the figures that it was given for: a user with more outside the part has no rank in the part
     places = {(row.label, round(row.allocated_ms)): (row.rank_gpu_time, row.efficiency_rank) for row in among}
     ranked = sum(row.rank_gpu_time is not None for row in among)
     found = []

@@ -59,7 +59,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Shared:
-    """What the windows of one version of a lake share: `whole_of` returns another window, `weeks` has figures by scope and week."""
+    """Shared parts of a lake version's windows: `whole_of` returns another, `weeks` has figures by scope and week."""
 
     whole_of: Callable[[Window], Whole]
     weeks: dict[tuple[Scope, Week], WeekFigures] = field(default_factory=dict)
@@ -163,7 +163,7 @@ class Whole:
 
     @cached_property
     def decision_review(self) -> Review:
-        """Return the findings of the decision window. They are not compared with last week's, which costs as much again."""
+        """Return the decision window's findings. They are not compared with last week's, which costs as much again."""
         return with_actions(self.decision_found)
 
     def recommendations(self, scope: Scope, part: WindowLedger) -> Recommendations:
@@ -207,7 +207,7 @@ class Whole:
         return self._gangs[scope]
 
     def footprints(self, scope: Scope, part: WindowLedger) -> pl.DataFrame:
-        """Return the rows of `workload_footprints` of a scope; cached, because pages in every language show the same."""
+        """Return the rows of `workload_footprints` of a scope; cached, because pages in all languages show them."""
         if scope not in self._footprints:
             self._footprints[scope] = workload_footprints(self.context, part.inside.segments)
         return self._footprints[scope]

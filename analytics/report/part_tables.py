@@ -66,7 +66,7 @@ def wrong_rows(whole: Whole, scope: Scope, host: str) -> pl.DataFrame | None:
 
 
 def host_hours(whole: Whole, host: str, columns: Collection[str]) -> pl.DataFrame:
-    """Return a host's hours from `host_hourly`: `time`, `interval_ms` and the columns, for readers with a part of it."""
+    """Return a host's hours from `host_hourly`: `time`, `interval_ms` and `columns`, for readers of a part of them."""
     hours = whole.ledger.inside.rollups.hosts().filter(pl.col("host") == host)
     return hours.select("time", pl.lit(HOUR_MS).alias("interval_ms"), *columns).sort("time")
 

@@ -109,7 +109,7 @@ class Report:
         return replace(own, remarks=()) if self.scope.is_personal else own
 
     def money_by(self, group: str | None) -> Money:
-        """Return the money of the scope for the accounts of a group; partition, QOS and job come from the allocations."""
+        """Return the scope's money for the accounts of a group; partition, QOS and job come from the allocations."""
         if group not in ALLOCATION_GROUPS:
             return self.money
         inside = self.part.inside

@@ -97,7 +97,7 @@ def spent_in_bins(
 def _pieces(
     spans: pl.DataFrame, values: NDArray[np.int64], value_count: int, edges_ms: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the spans cut at the edges: their place, `(row * bins + bin) * value_count + value`, and GPU milliseconds."""
+    """Return the spans cut at the edges: place, `(row * bins + bin) * value_count + value`, and GPU milliseconds."""
     bins = len(edges_ms) - 1
     start = np.maximum(spans["time"].to_numpy(), edges_ms[0])
     end = np.minimum(spans["end"].to_numpy(), edges_ms[-1])

@@ -191,7 +191,7 @@ def _mute(context: Context, unknown: pl.DataFrame) -> pl.DataFrame:
 
 
 def _contradicted(context: Context, unknown: pl.DataFrame) -> pl.DataFrame:
-    """Return GPUs (host, gpu, kind) most of whose unknown time has readings that cannot be true together, with the largest kind."""
+    """Return GPUs whose unknown time has mostly contradicting readings, with the largest kind: host, gpu, kind."""
     faults = context.rollups.quality(floor_ms(context.since_ms, DAY_MS)).filter(
         pl.col("kind").is_in(verdicts.UNOBSERVED) & (pl.col("time") < context.until_ms)
     )

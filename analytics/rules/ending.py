@@ -98,7 +98,7 @@ def _at_the_gap() -> pl.Expr:
 
 
 def _gaps(work: pl.DataFrame, until_ms: int) -> pl.DataFrame:
-    """Return per user the time since the last activity on any GPU, and past gaps: who, gap_ms, gap_p95_ms, gap_count."""
+    """Return per user the time since activity on any GPU, and past gaps: who, gap_ms, gap_p95_ms, gap_count."""
     ordered = work.select("who", "time", "end").sort("who", "time")
     gap = pl.col("time") - pl.col("end").cum_max().over("who").shift(1)
     same = pl.col("who") == pl.col("who").shift(1)
@@ -365,7 +365,7 @@ def _ending_finding(
 
 
 def owner_lines(context: Context, now: pl.DataFrame) -> pl.DataFrame:
-    """Return the owners file's line of each user and account with GPUs at the end of the window: user, account, line."""
+    """Return the owners file's line of users and accounts with GPUs at the end of the window: user, account, line."""
     pairs = now.select("user", "account").unique()
     owners = [context.owners.of(user, account) for user, account in pairs.iter_rows()]
     lines = [None if owner is None else f"{owner.kind} {owner.name}" for owner in owners]

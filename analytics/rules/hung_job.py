@@ -1,11 +1,11 @@
 """All GPUs of a job report kernels and do no work: a collective waits for a rank that never comes.
 
-The evidence names the GPU that left work first, for a stall or idle: its rank crashed, left the collective or waits for something
-else.
+The evidence names the GPU that left work first, for a stall or idle: its rank crashed, left the collective or waits for
+something else.
 
-Look-alikes that it leaves alone: checkpoints and barriers of a few minutes, hosts that write, memory-bound decoding, FP64
-solvers, tiny models that are bound by launch latency, actors that wait for the CPU, throttled cards, jobs of which one rank
-works on, on its GPU or the CPU (`straggler`).
+Look-alikes that it leaves alone: checkpoints and barriers of a few minutes, hosts that write, memory-bound decoding,
+FP64 solvers, tiny models that are bound by launch latency, actors that wait for the CPU, throttled cards, jobs of which
+one rank works on, on its GPU or the CPU (`straggler`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ HUNG_JOB = Rule(
 
 
 def _fall(context: Context, rows: pl.DataFrame) -> StallEvidence:
-    """Return which GPU left work first in the newest episode, how many fell from work, and how to see where a rank waits."""
+    """Return which GPU left work first in the newest episode, how many did, and how to see where a rank waits."""
     newest = rows.filter(pl.col("episode") == pl.col("episode").max())
     fallen = newest.group_by("gpu", "host").agg(left_ms=pl.col("segment_start").min())
     working = working_rows(context).filter(pl.col("work").is_in(rows["work"].drop_nulls().implode()))

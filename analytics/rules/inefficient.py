@@ -141,7 +141,7 @@ def _busy_hours(context: Context) -> pl.DataFrame:
 
 
 def _shares(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
-    """Return each row's MIG instance as a part of its GPU at the start of the hour; null for GPUs that are not split."""
+    """Return the share of a GPU that each row's MIG instance had at the start of the hour; null if it is not split."""
     rows = context.inside.segments.select("host", "gpu", "time", "gpu_share")
     split = rows.filter(pl.col("gpu_share") != 1).select("host", "gpu").unique()
     rows = rows.join(split, on=("host", "gpu"), how="semi").sort("host", "gpu", "time")

@@ -205,7 +205,7 @@ def _host_limits(context: Context) -> pl.DataFrame:
 
 
 def _plateau(rate: pl.Expr) -> pl.Expr:
-    """Return an expression: hours near the host's own 99th percentile, if there are many and the rate is substantial."""
+    """Return an expression: hours near the host's 99th percentile, if there are many and the rate is substantial."""
     top = rate.quantile(0.99).over("host")
     near = (rate >= PLATEAU * top) & (top >= RATE_MIN_BYTES_PER_S)
     return near & (near.sum().over("host") >= PLATEAU_HOURS_MIN)

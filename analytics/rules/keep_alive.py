@@ -72,7 +72,7 @@ KEEP_ALIVE = Rule(
 
 
 def _tool(context: Context, rows: pl.DataFrame) -> StallEvidence:
-    """Return whether a process of the same user in that time is named like a known tool; without the name, doubt remains."""
+    """Return whether a process of the user in that time is named like a known tool; without the name, doubt remains."""
     spans = rows.select("host", "gpu", since="time", until="end", whom="user")
     met = context.rollups.processes(context.since_ms).join(spans, on=("host", "gpu"))
     own = pl.col("whom").is_null() | pl.col("whom").str.split(JOINER).list.contains(pl.col("user"))

@@ -1,9 +1,9 @@
 """Servers of one model whose traffic fits on fewer of them or on a smaller card, by their own metrics.
 
-Look-alikes that it leaves alone: traffic that fills the replicas in bursts or queues, replicas that an autoscaler adds and
-removes, a standby by its name, replicas without any request (`held`). A smaller card is named only for servers of one GPU
-whose weights are known by the model's name. A latency target may need the replicas or the card too, and no metric states it:
-confidence is lower.
+Look-alikes that it leaves alone: traffic that fills the replicas in bursts or queues, replicas that an autoscaler adds
+and removes, a standby by its name, replicas without any request (`held`). A smaller card is named only for servers of
+one GPU whose weights are known by the model's name. A latency target may need the replicas or the card too, and no
+metric states it: confidence is lower.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ _OF_CARD = ("mem_used_max_bytes", "dram_active_mean_pct")
 
 
 def light_traffic_findings(context: Context) -> Iterator[Candidate]:
-    """Yield a finding per user, account, cluster, namespace, served model and card: about the replicas with the fewest requests, or all."""
+    """Yield a finding per user, account, cluster, namespace, served model and card.
+
+    A finding is about the replicas with the fewest requests, or about all.
+    """
     hours = _replica_hours(context)
     for group in hours.partition_by(_GROUP, maintain_order=True):
         yield from _group_findings(context, group)
@@ -101,7 +104,7 @@ LIGHT_TRAFFIC = Rule(
 
 
 def _replica_hours(context: Context) -> pl.DataFrame:
-    """Return whole hours of each replica: _GROUP, `host`, `endpoint`, `gpus`, `time`, and figures of the replica, null where unknown."""
+    """Return whole hours of replicas: _GROUP, host, endpoint, gpus, time, job, and figures, null where unknown."""
     served = context.rollups.serving(context.since_ms).filter(
         pl.col("gpu").is_not_null() & pl.col("model").is_not_null(), pl.col("answered_ms") >= ANSWERED_MIN * HOUR_MS
     )

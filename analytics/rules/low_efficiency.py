@@ -30,7 +30,7 @@ KNOWN_MIN = 0.9
 
 
 def _use() -> dict[str, pl.Expr]:
-    """GPU time, efficiency over the time of known utilization, and SM activity beside the utilization of the same time."""
+    """GPU time, efficiency over the time of known utilization, and SM activity beside utilization in the same time."""
     share, util = pl.col("gpu_share"), pl.col("gpu_util_mean_pct")
     util_ms = pl.col("util_ms") * share
     known_ms, used_ms = util_ms.sum(), (util / 100 * util_ms).sum()  # null utilization is unknown and in neither sum

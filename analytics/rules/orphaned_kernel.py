@@ -1,8 +1,8 @@
 """A GPU reports kernels although no process is on it: what a killed process left.
 
-Look-alikes that it leaves alone: processes that the agent may not see (their number is unknown, not 0), short processes between two
-lists, GPUs that draw more than one whose kernels only wait, utilization without the memory of a context (a wrong reading, in data
-quality).
+Look-alikes that it leaves alone: processes that the agent may not see (their number is unknown, not 0), short processes
+between two lists, GPUs that draw more than one whose kernels only wait, utilization without the memory of a context (a
+wrong reading, in data quality).
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ def _bound(context: Context, work: str, idle: Sequence[str], busy: Sequence[str]
 def _partial_use_command(
     context: Context, work: str, rows: pl.DataFrame, kept: pl.DataFrame, free: Sequence[str]
 ) -> str:
-    """Return the directive for the next submission, or the command that ends an allocation with processes of its own."""
+    """Return the next command: a setting for the next start, a look, or one that ends an allocation's processes."""
     kind, _, name = work.partition(":")
     hosts = kept.group_by("host", maintain_order=True).len()
     if kind == "slurm":

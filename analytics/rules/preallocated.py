@@ -112,7 +112,7 @@ def preallocated_findings(context: Context) -> Iterator[Candidate]:
                 rows,
                 numbers=numbers,
                 failed=_preallocated_unsure(use),
-                # what makes the next start take only what it needs; of a server, whose cache is wanted, a look at its GPUs
+                # for a server, whose cache is wanted, a look at its GPUs; else what limits the next start to its need
                 next_command=monitor_command(host, gpus_on(runs, host)) if serves else f"export {setting}",
                 notes=_without_metrics(framework, serves=serves)
                 if use is None
@@ -161,7 +161,7 @@ _NARROWER = (
     (8, 1.0, tr("FP8 without measurable loss, INT8 with 1 to 3 %")),
     (4, 4.25 / 8, tr("INT4 with a loss close to that of 8 bits")),
 )
-"""Bits, bytes per parameter with scales, and the published loss of accuracy: Llama 3.1 of all sizes, arXiv 2411.02355 (2024)."""
+"""Bits, bytes per parameter with scales, published loss of accuracy: Llama 3.1, all sizes, arXiv 2411.02355 (2024)."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class Quantised:
 def _quantised(
     context: Context, group: pl.DataFrame, rows: pl.DataFrame, use: CacheUse, as_is: Offer | None
 ) -> Quantised | None:
-    """Return the most bits with which the servers fit on another smaller card than with their present weights; None without one."""
+    """Return the most bits that let the servers fit on another card than with their present weights; None without."""
     for bits, width, loss in _NARROWER:
         need = use.need_at(width) if width < use.bytes_per_parameter else None
         offer = _lesser(context, group, need)
@@ -318,8 +318,8 @@ def cache_use(context: Context, runs: pl.DataFrame) -> CacheUse | None:
 def parameters_of(model: str) -> float | None:
     """Return the number of parameters in a model's name.
 
-    It is 8e9 for `Llama-3.1-8B-Instruct`, at most 56e9 for `Mixtral-8x7B`, 7e9 for `OLMoE-1B-7B`, which also names the active
-    ones, and None for `Llama-4-Scout-17B-16E`, which names only these.
+    It is 8e9 for `Llama-3.1-8B-Instruct`, at most 56e9 for `Mixtral-8x7B`, 7e9 for `OLMoE-1B-7B`, which also names the
+    active ones, and None for `Llama-4-Scout-17B-16E`, which names only these.
     """
     name = model.lower().replace("_", "-")
     found = [] if _EXPERTS.search(name) else _PARAMETERS.findall(name)

@@ -1,7 +1,7 @@
 """One rank of a job works, on its GPU or on the CPU, while the kernels of its other GPUs wait for it.
 
-Look-alikes that it leaves alone: jobs of which no rank works (`hung_job`), uneven work in every step (`imbalance`), ranks that
-wait without a kernel (`held`, `partial_use`), barriers of a few minutes.
+Look-alikes that it leaves alone: jobs of which no rank works (`hung_job`), uneven work in every step (`imbalance`),
+ranks that wait without a kernel (`held`, `partial_use`), barriers of a few minutes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Unusable files of the lake: their hosts, the time that is unknown without them, and the command that lists their paths.
+"""Unusable files of the lake: their hosts, the time that is unknown without them, and the command that lists them.
 
 A remark has no path: reports are sent to people who have no business with the lake.
 """
@@ -53,7 +53,7 @@ _MISSING = {
 
 
 def left_out(data: Data) -> Iterator[Remark]:
-    """Report one remark per host and table, so that no unknown time is reported twice: hosts with the most files first."""
+    """Report one remark per host and table, the most files first, so that no unknown time is reported twice."""
     groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for each in {each.key: each for each in (*data.left_out, *left_out_files(data.values))}.values():
         place = _place(each)

@@ -1,4 +1,4 @@
-"""Hosts: clocks that were set, rows that overlap in time, GPUs that several hosts report, and machines that share one name."""
+"""Hosts: clocks that were set, overlapping rows, GPUs that several hosts report, and machines that share one name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time without data (gaps, hosts that fell silent, GPUs that vanished from their host), and figures whose source is weak."""
+"""Time without data (gaps, silent hosts, GPUs that vanished from their host), and figures whose source is weak."""
 
 from __future__ import annotations
 

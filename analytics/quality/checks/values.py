@@ -1,4 +1,4 @@
-"""Impossible values, and values that contradict each other, from the `quality` table: none of them was used as a number."""
+"""Impossible and contradicting values, from the `quality` table: none of them was used as a number."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def impossible(data: Data) -> Iterator[Remark]:
 
 
 def contradicting(data: Data) -> Iterator[Remark]:
-    """Report one remark per kind of contradiction and source, with its time; those that cost observed time come first."""
+    """Report one remark per kind of contradiction and source, with its time; kinds that cost observed time first."""
     found = data.values.filter(pl.col("kind").is_in(list(CONTRADICTIONS)))
     by_gpu = found.group_by("kind", "source", "gpu").agg(
         pl.col("affected_ms", "count").sum(), pl.col("example").sort_by("affected_ms").last()

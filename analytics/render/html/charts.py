@@ -1,4 +1,4 @@
-"""Charts as SVG, without a script and small enough for a page that is mailed; every GPU over time as one palette image."""
+"""Charts as SVG, without scripts and small enough for a mailed page; every GPU over time as one palette image."""
 
 from __future__ import annotations
 

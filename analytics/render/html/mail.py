@@ -64,7 +64,7 @@ def _content(report: Report, language: Language) -> dict[str, object]:
 
 
 def states_image(report: Report) -> bytes:
-    """Return the states of the whole window as one bar, and those of each day as columns below; the image has no words."""
+    """Return the whole window's states as one bar, and those of each day as columns below; the image has no words."""
     image = Image.new("RGB", (_WIDTH * _SCALE, _height(report) * _SCALE), "#ffffff")
     draw = ImageDraw.Draw(image)
     state_ms, at = report.ledger.summary.totals.state_ms, 0.0

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from analytics.tables.palette import HATCHED, LIGHT
 
 WIDTH = 380.0
-"""Of a drawing in a document, in its own units: with text of 12 it can be read on a page of 320 pixels and on half of a wide one."""
+"""Width of a drawing in its own units: text of 12 is legible on a page of 320 pixels and on half of a wide page."""
 
 Box: TypeAlias = tuple[float, float, float, float]
 """Left, top, width and height."""
@@ -27,7 +27,7 @@ def number(value: float) -> str:
 
 
 def drawing(width: float, height: float, parts: Iterable[Markup], name: str) -> Markup:
-    """Return an SVG element of these parts. `name` is its label for screen readers; if it is empty, the drawing is hidden from them."""
+    """Return an SVG element of these parts. `name` labels it for screen readers; an empty name hides it from them."""
     named = Markup('role="img" aria-label="{}"').format(name) if name else Markup('aria-hidden="true"')
     return Markup(
         '<svg class="drawing" viewBox="0 0 {} {}" {} font-family="{}" font-size="12" fill="{}">{}</svg>'
@@ -62,7 +62,7 @@ def stroked(name: str) -> dict[str, str]:
 
 
 def hatching(key: str, states: Iterable[str]) -> Markup:
-    """The patterns that `filled` names; ids begin with the key, as they are the whole page's. Nothing where none is needed."""
+    """Return the patterns that `filled` names; ids begin with `key`, as they are the page's. Empty without patterns."""
     patterns = Markup().join(
         Markup(
             '<pattern id="{}" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate({})">'
@@ -121,7 +121,10 @@ def labels(places: Iterable[tuple[float, float, str]], anchor: str) -> Markup:
 
 
 def attributes(look: Mapping[str, str]) -> Markup:
-    return Markup().join(Markup(' {}="{}"').format(Markup(name), value) for name, value in look.items())  # noqa: S704  # names of attributes are ours
+    return Markup().join(
+        Markup(' {}="{}"').format(Markup(name), value)  # noqa: S704  # names of attributes are ours
+        for name, value in look.items()
+    )
 
 
 def text(x: float, y: float, words: str, *, anchor: str = "start", kind: str = "") -> Markup:

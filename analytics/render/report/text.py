@@ -160,7 +160,7 @@ def _blocks(lines: Sequence[Sequence[str]], words: Collection[int], width: int) 
 def columns(
     head: Sequence[str], rows: Sequence[Sequence[str]], words: Collection[int], width: int, ids: Collection[int] = ()
 ) -> list[str]:
-    """Return a line for the heading and each row, in at most this width: figures right-aligned, `words` but `ids` cut."""
+    """Return lines of heading and rows, at most this wide: figures right-aligned, `words` cut, except `ids`."""
     widths = [max(len(line[place]) for line in (head, *rows)) for place in range(len(head))]
     names = [place for place in words if place not in ids]
     while names and sum(widths) + _BETWEEN * len(widths) > width:
