@@ -18,10 +18,10 @@ LONGEST_NAME = 300
 
 PERSON, TOKEN, LINK, ANONYMOUS = "person", "token", "link", "anonymous"
 ACTOR_KINDS = (PERSON, TOKEN, LINK, ANONYMOUS)
-"""A person by name; a program by its token; the user of a link, by the link's address; and a reader without a sign-in."""
+"""A person, by name; a program, by its token; the user of a link, by its address; a reader without a sign-in."""
 
 _MARKS_IN_NAMES = "\N{RIGHT SINGLE QUOTATION MARK}\N{MIDDLE DOT}\N{KATAKANA MIDDLE DOT}"
-"""The typographic apostrophe of O'Brien, the dot of `paral·lel` in Catalan, and the dot in foreign names in Japanese."""
+"""The typographic apostrophe of O'Brien, the dot of Catalan `paral·lel`, the dot in foreign names in Japanese."""
 
 _NO_SCRIPT = frozenset({"COMBINING", "MODIFIER", "DIGIT"})
 """First words of the names of characters that belong to all scripts (Unicode's `Common` and `Inherited`)."""
@@ -69,7 +69,7 @@ def actor_of(row: dict[str, Any]) -> Actor:
 
 
 def command_actor(given: str | None) -> Actor:
-    """Return the person that `--as` names, else the login name, with the operating system's user; raises UsageError for no name."""
+    """Return the person that `--as` names, else the login name, and the OS user; raises UsageError without a name."""
     name = login_name() if given is None else given
     if name is None:
         raise UsageError("your user name is unknown", "give --as NAME")
@@ -79,10 +79,10 @@ def command_actor(given: str | None) -> Actor:
 
 
 def name_fault(text: str) -> str | None:
-    """Return why a text cannot be a person's name, as the end of a sentence that begins with the name; None for a good name.
+    """Return why a text cannot be a person's name: the end of a sentence that begins with the name; None if it can.
 
-    Names are not repaired: otherwise a person who chooses `ann` followed by a blank would act as `ann`. The form is NFKC, as
-    RFC 8265 requires for user names: with NFC, a full-width `ann` would be another name than `ann`.
+    Names are not repaired: otherwise a person who chooses `ann` followed by a blank would act as `ann`. The form is
+    NFKC, as RFC 8265 requires for user names: with NFC, a full-width `ann` would be another name.
     """
     return next(_name_faults(text), None)
 
@@ -116,7 +116,7 @@ def shown_name(name: str) -> str:
 
 
 def _script(character: str) -> str | None:
-    """Return the script of a letter, mark or digit, by the first word of its name; None for characters of all scripts."""
+    """Return the script of a letter, mark or digit, by the first word of its name; None if it fits all scripts."""
     if unicodedata.category(character) not in _LETTERS:
         return None
     word = unicodedata.name(character, "").partition(" ")[0]

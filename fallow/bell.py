@@ -1,7 +1,7 @@
 """A bell that ends a wait: any thread and any signal handler may ring it.
 
-`threading.Event` does not allow that. Its lock is not reentrant: a handler that sets the event while the interrupted code holds the
-lock waits for itself, as when two signals come at once.
+`threading.Event` does not allow that. Its lock is not reentrant: a handler that sets the event while the interrupted
+code holds the lock waits for itself. This happens when two signals come at once.
 """
 
 from __future__ import annotations

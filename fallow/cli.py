@@ -205,7 +205,10 @@ class _Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def _verbs(self) -> argparse._SubParsersAction[Any] | None:
-        return next((each for each in self._actions if isinstance(each, argparse._SubParsersAction)), None)  # noqa: SLF001
+        return next(
+            (each for each in self._actions if isinstance(each, argparse._SubParsersAction)),  # noqa: SLF001
+            None,
+        )
 
     def _verbs_help(self, verbs: argparse._SubParsersAction[Any]) -> str:
         summaries = {each.dest: each.help or "" for each in verbs._choices_actions}  # noqa: SLF001
@@ -263,7 +266,7 @@ def _about(command: Command) -> dict[str, Any]:
 
 
 def load(command: Command, called: str = "") -> CommandModule:
-    """Return the module of a command, or its VERB; raises MissingExtraError if its packages or its Python are missing."""
+    """Return the module of a command, or its VERB; raises MissingExtraError for missing packages or an old Python."""
     called = called or command.name
     if command.extra and sys.version_info < (3, 11):
         raise MissingExtraError(

@@ -79,7 +79,7 @@ class Window:
 
 
 def boot_time_s() -> float:
-    """Return the seconds since boot, by a clock that is never set and, unlike `time.monotonic`, runs on while the machine sleeps."""
+    """Return the seconds since boot, by a clock that is never set and that runs on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -92,7 +92,7 @@ def seconds_left(deadline_s: float) -> float:
 
 
 def parse_duration_ms(text: str) -> int:
-    """Return the milliseconds of a duration such as `10s`, `1h30m`, `7d`; raises UsageError for other text and for zero."""
+    """Return the milliseconds of a duration such as `1h30m` or `7d`; raises UsageError for other text and for zero."""
     total, at = 0.0, 0
     while match := _DURATION.match(text, at):
         total += float(match[1]) * _UNIT_MS[match[2]]
@@ -137,9 +137,9 @@ def parse_window(
 ) -> Window:
     """Return the window that --since and --until name; raises UsageError.
 
-    Days and weeks are those of the zone. A day or week as --until is included. A length such as `7d` as --since counts back
-    from --until, or from `end_ms` if --until is open. A day in which the clocks change has an hour more or less. Without
-    `end_ms`, lengths count back from now, rounded down to the hour (lengths below a day: to the minute).
+    Days and weeks are those of the zone. A day or week as --until is included. A length such as `7d` as --since counts
+    back from --until, or from `end_ms` if --until is open. A day in which the clocks change has an hour more or less.
+    Without `end_ms`, lengths count back from now, rounded down to the hour (lengths below a day: to the minute).
     """
     anchor_ms = SystemClock().now_ms() if end_ms is None else end_ms
     until_ms = None if until is None else _moment_ms(until, end=True, anchor_ms=anchor_ms, zone=zone)
@@ -193,7 +193,7 @@ def _read_moment_ms(text: str, *, end: bool, anchor_ms: int, zone: tzinfo) -> in
 
 
 def iso_monday(text: str) -> date | None:
-    """Return the first day of an ISO week such as `2026-W47`, None for other text; raises ValueError for a week that does not exist."""
+    """Return the Monday of a week such as `2026-W47`, None for other text; raises ValueError if the year lacks it."""
     week = _WEEK.fullmatch(text)
     return None if week is None else date.fromisocalendar(int(week[1]), int(week[2]), 1)
 

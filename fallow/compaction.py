@@ -1,9 +1,9 @@
 """Merge the files of a past day into one file for each table, date and host.
 
 A run can be resumed and repeated, and is safe beside readers, writers and another compactor. The range of a merged file
-(`fallow.parquet_merging`) covers exactly the files that it replaces. A later run removes the replaced files, after the grace, and
-only if each row of them is in the merged file. Rows are compared by hashes. During a day, agents merge their own files
-(agent/spool/compaction.py).
+(`fallow.parquet_merging`) covers exactly the files that it replaces. A later run removes the replaced files, after the
+grace, and only if the merged file has each of their rows. Rows are compared by hashes. During a day, agents merge their
+own files (agent/spool/compaction.py).
 
 Imports Polars: the agent's processes never import this module.
 """
@@ -98,7 +98,10 @@ def partitions(
     hosts: Collection[str] | None = None,
     of_imports: bool = False,
 ) -> list[Partition]:
-    """Return the partitions of all or some dates and hosts, by date, host and table; imports and agents are separate. Raises LakeError."""
+    """Return the partitions of all or some dates and hosts, by date, host and table. Raises LakeError.
+
+    A partition has only the files of agents, or with `of_imports` only those of imports.
+    """
     found: dict[tuple[str, str, str], list[LakeFile]] = defaultdict(list)
     for table in tables:
         for file in lake.all_files(table.name, hosts=hosts, dates=dates):
@@ -109,13 +112,13 @@ def partitions(
 
 @contextmanager
 def turn(lake: Lake, date: str, what: str) -> Iterator[Lake]:
-    """Return the lake for the only service that may change the files of a date; other services wait. Raises LakeError."""
+    """Yield the lake to the only service that may change a date's files; other services wait. Raises LakeError."""
     with leased(lake, f"care-{date}", f"{what} of {date}") as mine:
         yield mine
 
 
 def rows_of(files: Sequence[LakeFile]) -> pl.DataFrame:
-    """Return the rows of files of a table, without the host. Raises UnusableFileError and its kinds, which name the file."""
+    """Return the rows of files of one table, without the host. Raises UnusableFileError, which names the file."""
     table = schema.table(files[0].table)
     return pl.DataFrame(pl.from_arrow(parquet.read(files, table).select(table.names)))
 

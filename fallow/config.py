@@ -145,12 +145,14 @@ class Setting:
 
 _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "lake": (
-        ("path", str, "", "location of the lake: a folder or an object store", "no default, because a guess could be wrong"),
+        ("path", str, "", "location of the lake: a folder or an object store",
+         "no default, because a guess could be wrong"),
         ("id", str, "", "id of the only lake into which the agent publishes; empty: the id at the first publication",
          "the agent records the id at its first publication"),
     ),
     "agent": (
-        ("spool", str, "", "folder for rows that are not in the lake yet", "no default, because a guess could be wrong"),
+        ("spool", str, "", "folder for rows that are not in the lake yet",
+         "no default, because a guess could be wrong"),
         ("host", str, "", "name of this host in the lake; empty: the machine's host name"),
         ("pool", str, "", "name of the pool of hosts that this host belongs to"),
         ("expected_gpus", _count_or_auto, "auto",
@@ -175,12 +177,14 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
          "replace users by keyed pseudonyms in everything that is recorded and shown; applies to imports too",
          "teams and findings work by name; a site that may not record names loses little with pseudonyms"),
         ("pseudonym_key_file", _file, "",
-         "file with the key of the pseudonyms: at least 32 bytes, the same on all hosts, not readable or writable by others",
+         ("file with the key of the pseudonyms: at least 32 bytes, the same on all hosts, not readable or writable by "
+          "others"),
          "with the key, a reader can match pseudonyms to names that the reader knows"),
         ("sees_all_processes", _one_of("auto", "yes", "no"), "auto",
          "the agent's PID namespace contains every process that may use a GPU",
          "auto: yes in the host's namespace; in others the driver hides processes and their number is unknown"),
-        ("spool_max", parse_bytes, "2GB", "largest size of the spool; from three quarters on, the agent samples less often",
+        ("spool_max", parse_bytes, "2GB",
+         "largest size of the spool; from three quarters on, the agent samples less often",
          "a week of eight GPUs without a lake takes about 0.9 GB"),
         ("keep_published", parse_duration_ms, "1h",
          "how long published rows stay in the spool, in case the lake loses them",
@@ -196,27 +200,31 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "compaction": (
         ("own", _one_of("days", "hours", "off"), "days",
          "which of its own files the agent merges: files of past hours and days, of past hours only, or none",
-         ("each small file costs every query 2 ms, and a day has 288 files a table. `hours` leaves days to `fallow lake compact`, "
-         "and saves the 25 MiB that merging a day of eight GPUs takes for a second")),
+         ("each small file costs every query 2 ms, and a day has 288 files a table. `hours` leaves days to `fallow "
+          "lake compact`, and saves the 25 MiB that merging a day of eight GPUs takes for a second")),
         ("grace", parse_duration_ms, "1h", "how long files remain after a merged file has replaced them",
          "longer than a reader takes from its listing to its last file; the same as agent.keep_published"),
         ("lateness", parse_duration_ms, "15min",
          "how long after midnight (UTC) an agent waits for late rows of the day; each host adds up to an hour",
          "three times agent.publish_every; hosts must not merge their days at the same moment"),
         ("look_back", parse_duration_ms, "7d",
-         "how far back an agent with a new spool merges the files of earlier agents", "a week's report reads as far back"),
+         "how far back an agent with a new spool merges the files of earlier agents",
+         "a week's report reads as far back"),
     ),
     "retention": (
         ("gpu", _samples, "0", "how long `fallow lake expire` keeps rows of `gpu`; 0: for ever, else 14d or more",
-         "deletion needs a request; 90d keeps a quarter. At least two weeks: allocations arrive late, and pages draw readings"),
+         ("deletion needs a request; 90d keeps a quarter. At least two weeks: allocations arrive late, and pages draw "
+          "readings")),
         ("process", _samples, "0", "like retention.gpu, for rows of `process`"),
         ("host", _samples, "0", "like retention.gpu, for rows of `host`"),
         ("serving", _samples, "0", "like retention.gpu, for rows of `serving`"),
-        ("event", _hourly, "0", "like retention.gpu, for rows of `event`; 182d or more", "reports list the events of their window"),
+        ("event", _hourly, "0", "like retention.gpu, for rows of `event`; 182d or more",
+         "reports list the events of their window"),
         ("agent", _samples, "0", "like retention.gpu, for rows of `agent`"),
         ("process_day", _hourly, "0", "like retention.gpu, for rows of `process_day`; 182d or more",
          "reports compare 13 weeks with the 13 before"),
-        ("hourly", _hourly, "0", "like retention.gpu, for rows of `hourly`, `host_hourly` and `serving_hourly`; 182d or more",
+        ("hourly", _hourly, "0",
+         "like retention.gpu, for rows of `hourly`, `host_hourly` and `serving_hourly`; 182d or more",
          "reports compare 13 weeks with the 13 before; 400 times smaller than the samples"),
     ),
     "metrics": (
@@ -227,9 +235,11 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("token_file", _file, "", "file with the bearer token that /metrics requires; empty: none"),
         ("tls_certificate", _file, "", "PEM file with the certificate; empty: no TLS"),
         ("otlp_endpoint", str, "",
-         "address of an OpenTelemetry collector that receives each interval over OTLP/HTTP, such as http://127.0.0.1:4318; empty: off",
+         ("address of an OpenTelemetry collector that receives each interval over OTLP/HTTP, such as "
+          "http://127.0.0.1:4318; empty: off"),
          "off: sending data from the host needs a request"),
-        ("otlp_headers_file", _file, "", "file with headers for metrics.otlp_endpoint, such as `Authorization: Bearer ...`, one per line; empty: none",
+        ("otlp_headers_file", _file, "",
+         "file with headers for metrics.otlp_endpoint, such as `Authorization: Bearer ...`, one per line; empty: none",
          "a file, because settings and process lists would show a secret"),
         ("otlp_ca_file", _file, "", "PEM file with the CA of metrics.otlp_endpoint; empty: the system's CAs"),
         ("tls_key", _file, "", "PEM file with the certificate's key"),
@@ -247,13 +257,16 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "slurm": (
         ("scontrol", str, "scontrol", "command that returns a job's account, used if it exists; empty: not used"),
         ("cluster", str, "",
-         "name of the cluster whose agents write to this lake: its jobs keep plain ids, a job of another is CLUSTER/ID"),
+         ("name of the cluster whose agents write to this lake: its jobs keep plain ids, a job of another is "
+          "CLUSTER/ID")),
     ),
     "serving": (
         ("endpoints", str, "",
-         "metrics addresses of inference servers on this host, separated by commas, such as http://127.0.0.1:8000/metrics"),
+         ("metrics addresses of inference servers on this host, separated by commas, such as "
+          "http://127.0.0.1:8000/metrics")),
         ("pod_namespaces", str, "",
-         "namespaces whose pods on this host are scraped, separated by commas; needs kubernetes.kubelet_url; empty: none",
+         ("namespaces whose pods on this host are scraped, separated by commas; needs kubernetes.kubelet_url; empty: "
+          "none"),
          "a server outside the allowed namespaces is never asked"),
         ("interval", parse_duration_ms, "30s", "how often inference servers are scraped",
          "a scrape of some servers has 200 kB"),
@@ -261,7 +274,8 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "import": (
         ("max_bytes", parse_bytes, "256MiB", "largest size of an input file, unpacked",
          "five weeks of eight GPUs every ten seconds; 3 MB of gzip can stand for gigabytes"),
-        ("max_record", parse_bytes, "8MiB", "largest size of a line, a JSON document or an XML document in an input file",
+        ("max_record", parse_bytes, "8MiB",
+         "largest size of a line, a JSON document or an XML document in an input file",
          "a document of a host with many processes is smaller than 1 MB"),
         ("max_rows", _count, "5000000", "most rows in an input file",
          "as many short lines as fit into import.max_bytes"),
@@ -269,7 +283,8 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "prometheus": (
         ("url", str, "", "address of the metrics server, such as https://prometheus.example.org:9090/prefix"),
         ("match", str, "", 'PromQL label matchers for the series to read: cluster="a",pool=~"x|y"'),
-        ("cluster_label", str, "", "label of the cluster, where clusters share names of hosts: hosts become HOST@CLUSTER"),
+        ("cluster_label", str, "",
+         "label of the cluster, where clusters share names of hosts: hosts become HOST@CLUSTER"),
         ("mapping", _file, "", "TOML files with the site's mappings, separated by commas; see docs/prometheus.md"),
         ("token_file", _file, "",
          "file with the bearer token for the server; empty: the variable FALLOW_PROM_TOKEN"),
@@ -294,7 +309,8 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "otlp": (
         ("listen", str, "127.0.0.1:4318", "address:port where `fallow follow otlp` receives metrics",
          "OTLP's port, on loopback: a collector on the same host pushes there"),
-        ("spool", str, "", "folder for received metrics that are not in the lake yet", "no default, because a guess could be wrong"),
+        ("spool", str, "", "folder for received metrics that are not in the lake yet",
+         "no default, because a guess could be wrong"),
         ("max_spool", parse_bytes, "1GiB", "largest size of otlp.spool; beyond it senders are asked to retry later",
          "hours of a large site without a lake"),
         ("max_body", parse_bytes, "4MiB", "largest request, unpacked",
@@ -310,15 +326,18 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "ledger": (
         ("idle_after", parse_duration_ms, "5min", "how long a user may run no kernel before the time is `held`",
          "shorter idle intervals come from input waits and checkpoints"),
-        ("stalled_after", parse_duration_ms, "7min", "how long kernels may do no work, by witnesses that agree, before the time is `stalled`",
-         "shorter ones come from barriers and checkpoints; a hang is reported within 10 minutes, also from rows of one minute"),
+        ("stalled_after", parse_duration_ms, "7min",
+         "how long kernels may do no work, by witnesses that agree, before the time is `stalled`",
+         ("shorter ones come from barriers and checkpoints; a hang is reported within 10 minutes, also from rows of "
+          "one minute")),
         ("low_below_pct", _positive, "10", "mean utilization of a segment below which it is `low`"),
         ("held_min_bytes", parse_bytes, "1GB",
          "memory in use that counts as a user if no process list is known",
          "the driver itself keeps well under 1 GB"),
         ("workers", _count_or_auto, "auto", "processes that build the ledger; auto: one per CPU, 1: in this process",
          "the days of a host are independent"),
-        ("executor", str, "", "dask://host:port of a Dask scheduler whose workers build the ledger; empty: this machine",
+        ("executor", str, "",
+         "dask://host:port of a Dask scheduler whose workers build the ledger; empty: this machine",
          "one machine builds the days of thousands of GPUs (docs/dask.md)"),
     ),
     "findings": (
@@ -326,11 +345,13 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
          "after 60 idle minutes, 42 % of idle intervals last another hour; after 5 minutes only 4.7 %"),
         ("never_used_min", parse_duration_ms, "7d", "observed time without use after which a GPU is `never_used`",
          "a whole week, so that a weekend never looks like a surplus"),
-        ("horizon", parse_duration_ms, "7d", "how long GPUs must stay unused for a finding that reclaims them to be right",
+        ("horizon", parse_duration_ms, "7d",
+         "how long GPUs must stay unused for a finding that reclaims them to be right",
          "a GPU that another user gets is gone for days; 12h fits a release overnight"),
     ),
     "money": (
-        ("currency", str, "USD", "currency of all sums; prices in other currencies need an exchange rate in the price table",
+        ("currency", str, "USD",
+         "currency of all sums; prices in other currencies need an exchange rate in the price table",
          "the currency of the built-in catalog"),
         ("prices", _file, "", "CSV file with the site's prices; empty: the built-in catalog of public list prices",
          "list prices are what a cloud charges on demand, not what a site pays: see docs/money.md"),
@@ -338,9 +359,12 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("offers", _file, "", "CSV file with offers to buy, reserve or rent GPUs; `fallow prices --import` fills it",
          "prices are what a site pays, offers what it could pay: see docs/money.md"),
         ("provider", _name, "this site", "provider that bills the GPUs, in `fallow ledger --focus`"),
-        ("goals", _file, "", "CSV file with goals for the unused share or the weekly waste, of all GPUs, a pool or a team, by a date"),
-        ("energy_price_per_kwh", _not_negative, "0.12", "price of a kilowatt-hour, in money.currency; the default is in USD",
-         "between the industrial (8.72 cents) and commercial price (12.82 cents) in the US East North Central division in April 2025 (EIA)"),
+        ("goals", _file, "",
+         "CSV file with goals for the unused share or the weekly waste, of all GPUs, a pool or a team, by a date"),
+        ("energy_price_per_kwh", _not_negative, "0.12",
+         "price of a kilowatt-hour, in money.currency; the default is in USD",
+         ("between the industrial (8.72 cents) and commercial price (12.82 cents) in the US East North Central "
+          "division in April 2025 (EIA)")),
         ("pue", _positive, "1.54", "power usage effectiveness: power of the site divided by power of its machines",
          "mean of the Uptime Institute's Global Data Center Survey 2025"),
         ("grid_kg_per_kwh", _not_negative, "0.445", "carbon dioxide per kilowatt-hour of the grid, in kg",
@@ -361,7 +385,8 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
          "a nudge asks a person to act"),
         ("quiet_days", str, "sat,sun", "days on which no nudge is sent: mon to sun, separated by commas; empty: none"),
         ("nudge_deadline", _working_days, "1",
-         "working days to return unused GPUs, to state how long they are needed, or to check a fault; report.quiet_days do not count",
+         ("working days to return unused GPUs, to state how long they are needed, or to check a fault; "
+          "report.quiet_days do not count"),
          "the GPUs cost money meanwhile, and an answer takes one click"),
         ("nudge_deadline_change", _working_days, "5",
          "working days to move work to another card or to use a card better", "the owner has to study the work"),
@@ -394,7 +419,8 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("user", str, "", "user name of the login; empty: no login"),
         ("password_file", _file, "", "file with the password; empty: the variable FALLOW_SMTP_PASSWORD"),
         ("ca_file", _file, "", "PEM file with the server's CA; empty: the system's CAs"),
-        ("timeout", parse_duration_ms, "30s", "longest wait for an answer of the server; for a whole message ten times as long"),
+        ("timeout", parse_duration_ms, "30s",
+         "longest wait for an answer of the server; for a whole message ten times as long"),
     ),
     "webhook": (
         ("kind", _one_of("auto", "slack", "mattermost", "teams", "generic"), "auto",
@@ -406,14 +432,16 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("address", str, "",
          "address of the pages for people, such as https://gpus.example.org; links in mails start with it"),
         ("link_key_file", _file, "",
-         "file with a key of at least 32 bytes that signs links in nudges, readable by the sender and by the pages; empty: no links",
+         ("file with a key of at least 32 bytes that signs links in nudges, readable by the sender and by the pages; "
+          "empty: no links"),
          "with the key, a person can answer for any user"),
         ("hosts", str, "",
          "host names of the pages, separated by commas; this machine's name and addresses are always allowed",
          "a foreign site can point one of its names at these pages"),
         ("proxy_header", str, "", "header in which a reverse proxy names the user, such as X-Forwarded-User"),
         ("proxies", str, "",
-         "addresses and networks of the proxies that may set the header, separated by commas; other clients get no answer",
+         ("addresses and networks of the proxies that may set the header, separated by commas; other clients get no "
+          "answer"),
          "a client that bypasses the proxy could use any name"),
         ("oidc_issuer", str, "", "address of the OpenID Connect provider to sign in with"),
         ("oidc_client_id", str, "", "client id of these pages at the provider"),
@@ -428,13 +456,15 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("session_idle", parse_duration_ms, "15min", "how long a sign-in lasts without a request",
          "an open page sends a request every minute; a stolen cookie soon expires"),
         ("state", str, "",
-         "folder of the sign-ins, shared by all processes and replicas; empty: a new folder at every start, which ends all sign-ins",
+         ("folder of the sign-ins, shared by all processes and replicas; empty: a new folder at every start, which "
+          "ends all sign-ins"),
          "a restart must not restore a sign-in that its user ended"),
         ("audit", str, "",
-         ("file for a JSON line about each action of a user, or `syslog`; an action or download that cannot be logged is refused; "
-         "empty: only standard error, as text")),
+         ("file for a JSON line about each action of a user, or `syslog`; an action or download that cannot be logged "
+          "is refused; empty: only standard error, as text")),
         ("session_key_file", _file, "",
-         "file with a key of at least 32 bytes that signs sign-ins; empty: a new key at every start, which ends all sign-ins"),
+         ("file with a key of at least 32 bytes that signs sign-ins; empty: a new key at every start, which ends all "
+          "sign-ins")),
         ("people", _file, "", "CSV file with the roles and teams of users and groups"),
         ("memory", parse_bytes, "0",
          "memory of the pages, shared by --workers; 0: half of the limit of the container, the unit or the machine",
@@ -442,16 +472,19 @@ _SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("default_role", _one_of("none", "viewer", "planner", "admin"), "none",
          "role of people who are not in dashboard.people; none: they are refused"),
         ("insecure_role", _one_of("viewer", "planner", "admin"), "viewer", "role of all users with --insecure"),
-        ("connections", _count, "400", "most open connections of a process; beyond it the connection that has waited longest is closed",
+        ("connections", _count, "400",
+         "most open connections of a process; beyond it the connection that has waited longest is closed",
          "a connection takes up to three file descriptors, and many systems allow 1,024"),
         ("connections_per_address", _count, "100",
-         "most connections of an address, except this machine and dashboard.proxies; beyond it the oldest of the address is closed",
+         ("most connections of an address, except this machine and dashboard.proxies; beyond it the oldest of the "
+          "address is closed"),
          "a browser opens six"),
         ("requests_per_minute", _count, "1200",
          "most requests of a person per process, in a minute or at once; beyond it the person is asked to wait",
          "opening a page takes about sixty requests"),
         ("sign_ins_per_minute", _count, "300",
-         "most requests without a sign-in, sign-ins included, per address and process; beyond it the client is asked to wait",
+         ("most requests without a sign-in, sign-ins included, per address and process; beyond it the client is asked "
+          "to wait"),
          "hundreds of people may come through one proxy on a Monday morning"),
     ),
 }  # fmt: skip
@@ -488,7 +521,7 @@ class Config:
         return float(self.values[name])
 
     def require(self, name: str, flag: str = "") -> str:
-        """Return a text setting; raises UsageError, which names its flag, if it has one, and the variable, if it is empty."""
+        """Return a text setting; raises UsageError, which names its flag and its variable, if it is empty."""
         if not (value := self.text(name)):
             give = f"give {flag}, " if flag else ""
             raise UsageError(
@@ -502,7 +535,7 @@ def load(
 ) -> Config:
     """Return the settings in force, given the flags (`section.key` to text, None for a flag without a value).
 
-    Raises ConfigError for an unreadable file, for an unknown key, with the nearest key as its hint, and for a wrong value.
+    Raises ConfigError for an unreadable file, a wrong value, and an unknown key, with the nearest key as its hint.
     """
     from_file = _read_file(path or environment.get("FALLOW_CONFIG") or None)
     values: dict[str, Value] = {}

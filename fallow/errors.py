@@ -23,8 +23,8 @@ FallowError                 a person can act on the error (exit 1)
 │   └── UnsafeSpoolError    users other than the agent's could replace its files (exit 2)
 └── MissingExtraError       a command needs packages that the base install leaves out
 
-An error has a message, which names the file or value, and a hint, which says what to do next. The command prints both on one
-line, without a traceback.
+An error has a message, which names the file or value, and a hint, which says what to do next. The command prints both
+on one line, without a traceback.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class FallowError(Exception):
 def _shortened(text: str) -> str:
     """Return the text with values cut to 200 characters; `…` stands for the rest.
 
-    A text of more than 1,000 characters is cut to its first and last 200: such a text has a value with blanks and without
+    A text of more than 1,000 characters is cut to its first and last 200: it has a value with blanks and without
     quotes, and ends with the reason.
     """
     short = _LONG_VALUE.sub(lambda value: value["columns"] or f"{value[0][:_VALUE_LONGEST]}…", text)
@@ -153,7 +153,7 @@ class InputError(FallowError):
 
 
 class DriverError(FallowError):
-    """The NVIDIA driver or its library cannot be used; `code` is the return code of the library's start, 0 for other faults."""
+    """The NVIDIA driver or its library is unusable; `code` is what the library's start returned, 0 for other faults."""
 
     def __init__(self, message: str, hint: str = "", code: int = 0) -> None:
         super().__init__(message, hint)
@@ -165,7 +165,7 @@ class SpoolError(FallowError):
 
 
 class UnsafeSpoolError(SpoolError):
-    """Users other than root and the agent's could redirect the agent's writes. A setting has to change; a restart does not help."""
+    """Users other than root and the agent's could redirect its writes. A setting must change; a restart is no help."""
 
     exit_code = 2
 

@@ -2,8 +2,8 @@
 
 prometheus_client would add 9 MiB to the agent and rename DCGM's counters.
 
-Formats: Prometheus exposition format 0.0.4 and OpenMetrics 1.0.0. Counters of OpenMetrics end in `_total`; DCGM's counters do
-not, and have the type `unknown` there.
+Formats: Prometheus exposition format 0.0.4 and OpenMetrics 1.0.0. Counters of OpenMetrics end in `_total`; DCGM's
+counters do not, and have the type `unknown` there.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def label_text(labels: Mapping[str, object]) -> str:
 
 
 def negotiate(accept: str) -> str:
-    """Return the content type for an Accept header: OpenMetrics if the header names it, else the Prometheus text format."""
+    """Return the content type for an Accept header: OpenMetrics if the header names it, else Prometheus text."""
     return OPEN_METRICS if "application/openmetrics-text" in accept.lower() else TEXT
 
 

@@ -46,8 +46,8 @@ class NotAFileError(OSError):
 def given_bytes(what: str, path: str | Path, most_bytes: int, error: type[FallowError] = ConfigError) -> bytes:
     """Return the content of a regular file, or of the target of a link; empty for `/dev/null`.
 
-    `what` names the file in errors: a setting, or `the config file`. Raises `error` for a pipe, a device, a folder, more than
-    `most_bytes`, and a file that cannot be read; its cause is the OSError.
+    `what` names the file in errors: a setting, or `the config file`. Raises `error` for a pipe, a device, a folder,
+    more than `most_bytes`, and a file that cannot be read; its cause is the OSError.
     """
     try:
         return _read(path, most_bytes)
@@ -107,7 +107,8 @@ def remedy(error: OSError) -> str:
 def _read(path: str | Path, most_bytes: int) -> bytes:
     descriptor = _open(path)
     with os.fdopen(descriptor, "rb") as file:
-        if os.fstat(descriptor).st_rdev != os.stat(os.devnull).st_rdev:  # noqa: PTH116  # people use /dev/null as an empty file
+        # people use /dev/null as an empty file
+        if os.fstat(descriptor).st_rdev != os.stat(os.devnull).st_rdev:  # noqa: PTH116
             _must_be(descriptor, stat.S_ISREG)
         content = file.read(most_bytes + 1)
     if content is None:  # the kernel has no data now, as in /proc/kmsg

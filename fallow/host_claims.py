@@ -1,12 +1,12 @@
 """Claims to a host's name: the installations that publish as this host, so that two agents with one name are detected.
 
-Only the installation itself writes `agents/host=H/<install id>.json`, and renews it; a store's policy that lets a host write
-`*/host=H/*` covers the file. Claims remain when an agent stops: `fallow lake check` reads in them which installations may have
-written a host's files.
+Only the installation itself writes `agents/host=H/<install id>.json`, and renews it; a store's policy that lets a host
+write `*/host=H/*` covers the file. Claims remain when an agent stops: `fallow lake check` reads in them which
+installations may have written a host's files.
 
-An agent holds the name once it has stored that it wants the name and then sees no other live claim that wants or holds it. Of two
-agents that want the name, the one that started earlier continues; the other yields until the first is silent or has left. A claim
-is live while it changes. Therefore a store needs neither locks nor conditional writes, and clocks need not agree.
+An agent holds the name once it has stored that it wants the name and then sees no other live claim that wants or holds
+it. Of two agents that want the name, the one that started earlier continues; the other yields until the first is silent
+or has left. A claim is live while it changes. A store thus needs no locks or conditional writes, and no exact clocks.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def read_claims(store: Store, host: str) -> Iterator[HostClaim]:
 
 
 def _parsed(host: str, install: str, content: bytes) -> HostClaim | None:
-    """Return the claim in the content; host and installation come from its name, so that no installation claims for another."""
+    """Return the claim; host and installation come from its name, so that no installation claims for another."""
     try:
         found = json.loads(content)
     except ValueError:

@@ -1,7 +1,7 @@
 """The origin of a host's files: the host, the machine, and the installation of the agent.
 
-The metadata of an agent's file names all three. A merged file names each installation whose rows it contains, separated by
-commas. Files of imports name none.
+The metadata of an agent's file names all three. A merged file names each installation whose rows it contains, separated
+by commas. Files of imports name none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _UNSET = "0" * 32
 
 @dataclass(frozen=True)
 class HostIdentity:
-    """An installation of the agent: the host's name in the lake, a random id, and the machine's hash (empty: unknown)."""
+    """An installation of the agent: the host's name in the lake, a random id, the machine's hash (empty: unknown)."""
 
     host: str
     install: str

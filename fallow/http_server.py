@@ -1,7 +1,7 @@
 """The HTTP server of the agent and of the followers: one request per connection, each step with a deadline.
 
-It supports the part of HTTP/1 that scrapes, health checks and pushes need. The standard library's server would cost the resident
-agent 7 MiB and has no deadline for a whole request. If all connections are in use, the server closes connections that block others.
+It supports the part of HTTP/1 that scrapes, health checks and pushes need. The standard library's server would cost the
+agent 7 MiB and has no deadline for a whole request. If all connections are in use, those that block others close.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def text_response(status: HTTPStatus, text: str = "", headers: Mapping[str, str]
 
 
 def _read_request(connection: socket.socket, deadline_s: float, body_s: float) -> Request:
-    """Return the request after its head is read. Raises RequestError, and OSError at the deadline, even for a slow client."""
+    """Return the request after its head is read. Raises RequestError; OSError at the deadline, even if bytes arrive."""
     received = bytearray()
     while b"\r\n\r\n" not in received:
         if len(received) > _LONGEST_HEAD:
@@ -274,7 +274,7 @@ class HttpServer:
         bounds: ConnectionBounds | None = None,
         certificate: Certificate | None = None,
     ) -> None:
-        """Port 0 lets the system choose. `what` and `remedy` are the subject and the hint of the error for an unusable address."""
+        """Port 0 lets the system choose. `what` and `remedy`: subject and hint of the error for an unusable address."""
         self._address, self._respond, self._what, self._remedy = address, respond, what, remedy
         self._bounds = bounds or ConnectionBounds()
         self._certificate = certificate

@@ -1,10 +1,10 @@
 """The layout of the lake: the path of each file, the meaning of its name, and the files that readers see.
 
-`<lake>/<table>/date=YYYY-MM-DD/host=H/<first seq>-<last seq>.parquet`; a derived table's day is one file over all hosts,
-`<lake>/<table>/date=YYYY-MM-DD/0-0.parquet`, whose rows name their host; of a large fleet's day there are several such files,
-each over a share of the hosts (`analytics/ledger/cache.py`). The writer owns its host's sequence numbers, so
-publishing a segment twice lands on the same name. A file whose range lies inside another file's range of the same
-table, date and host is hidden: that is how a wider file replaces narrower ones without a rename.
+`<lake>/<table>/date=YYYY-MM-DD/host=H/<first seq>-<last seq>.parquet`; a derived table's day is one file over all
+hosts, `<lake>/<table>/date=YYYY-MM-DD/0-0.parquet`, whose rows name their host; a large fleet's day has several, each
+over a share of the hosts (`analytics/ledger/cache.py`). The writer owns its host's sequence numbers, so publishing a
+segment twice lands on the same name. A file whose range lies inside another file's range of the same table, date and
+host is hidden: so a wider file replaces narrower ones without a rename.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Lake:
 
     @classmethod
     def at(cls, location: str) -> Lake:
-        """Return the lake at a location without contacting it; it need not exist. Raises UsageError for a wrong address."""
+        """Return the lake at a location, without contacting it; it need not exist. Raises UsageError for other text."""
         return cls(open_store(location))
 
     @property
@@ -110,7 +110,7 @@ class Lake:
         return self
 
     def require_known(self) -> Lake:
-        """Return this lake; raises LakeError if it has neither a marker nor a table, because an empty folder would pass every check."""
+        """Return this lake; raises LakeError without a marker and a table: an empty folder would pass every check."""
         self.require()
         tables = {table.name for table in schema.TABLES}
         if self.store.look(MARKER_KEY) is None and not tables & {*self.store.folders("")}:
@@ -197,7 +197,7 @@ class Lake:
                     yield from self.store.list(f"{table}/date={date}/host={quote(host, safe='')}")
 
     def dates(self, table: str) -> list[str]:
-        """Return the dates for which a table has a folder, in order; a folder may be empty. Raises LakeError like `files`."""
+        """Return the dates for which a table has a folder, perhaps empty, in order. Raises LakeError like `files`."""
         names = (name.removeprefix("date=") for name in self.store.folders(table) if name.startswith("date="))
         found = sorted(name for name in names if _is_date(name))
         # a table that is no folder is an error, which the listing states
@@ -209,7 +209,7 @@ class Lake:
         return next(filter(None, each_date), [])
 
     def strays(self) -> list[LeftOut]:
-        """Return the folders of observed tables whose name is not a date; the listing of a window does not include them."""
+        """Return the folders of observed tables whose name is not a date; a window's listing does not include them."""
         met = {"/".join(each.key.split("/")[:2]) for each in self.left_out.found}
         return [
             LeftOut(key, "no_date", f"{self.store.url(key)} {FAULTS['no_date']}")
@@ -252,7 +252,7 @@ class Lake:
         return written
 
     def read(self, file: LakeFile) -> bytes:
-        """Return the content of a file; raises FileNotFoundError for a missing file, LakeError for a too large or unreadable file."""
+        """Return a file's content; raises FileNotFoundError if it is missing, LakeError if too large or unreadable."""
         content = self.store.read_small(file.key, MOST_READ_BYTES)
         if content is None:
             raise FileNotFoundError(file.url or file.key)
@@ -263,7 +263,7 @@ class Lake:
         self._forget_month(file)
 
     def _forget_month(self, file: LakeFile) -> None:
-        """Remove the kept rows of a past month that has changed: readers do not compare them with all files of that month.
+        """Remove the kept rows of a past month that has changed: readers do not compare them with its files.
 
         A host may lack the right to remove them; then the next build of the whole ledger compares them.
         """
@@ -314,7 +314,7 @@ def _spans_of(dates: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def visible(files: Iterable[LakeFile]) -> list[LakeFile]:
-    """Return the files that no other file covers, in order, with the files that they hide; equal ranges have the same name."""
+    """Return the files that no other covers, in order, each with the files that it hides; equal ranges share a name."""
     kept: list[LakeFile] = []
     hidden: dict[int, list[LakeFile]] = {}
     # widest first in a partition, so that a file comes before the files that it hides

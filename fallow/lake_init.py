@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def init_lake(lake: Lake, clock: Clock | None = None) -> tuple[Marker, bool]:
     """Return the marker of the lake, and whether this call created it; of concurrent calls, one creates it.
 
-    Also creates the folder of a lake; a bucket has to exist. Raises LakeError if the lake cannot be written, or if the folder
-    belongs to another lake or has other content.
+    Also creates the folder of a lake; a bucket has to exist. Raises LakeError if the lake cannot be written, or if the
+    folder belongs to another lake or has other content.
     """
     if (found := read_marker(lake.store)) is not None:
         return found, False

@@ -1,7 +1,7 @@
 """The marker of a lake: a small file in its root with the id of the lake.
 
-A path alone does not identify a lake: if a file server is not mounted, the path is an empty folder of the root disk. Therefore an
-agent publishes only into a lake whose marker has the id that the agent recorded earlier.
+A path alone does not identify a lake: if a file server is not mounted, the path is an empty folder of the root disk.
+Therefore an agent publishes only into a lake whose marker has the id that the agent recorded earlier.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_TEXT = 80
 
 @dataclass(frozen=True)
 class Marker:
-    """The content of a marker: the lake's id (a random UUID), its creation time (RFC 3339), and the version of fallow."""
+    """The content of a marker: the lake's id (a random UUID), its creation time (RFC 3339), and fallow's version."""
 
     id: str
     made: str
@@ -36,7 +36,7 @@ class Marker:
 
 
 def read_marker(store: Store) -> Marker | None:
-    """Return the marker, None without one. Raises LakeError if it cannot be read, DamagedMarkerError if it is damaged."""
+    """Return the marker, None without one. Raises LakeError if it is unreadable, DamagedMarkerError if damaged."""
     content = store.read_small(MARKER_KEY, _MOST_BYTES)
     return None if content is None else _parsed(store, content)
 

@@ -1,4 +1,4 @@
-"""Import a module without another one that it loads and that fallow does not use, in processes that every GPU host pays for."""
+"""Import a module without one that it loads and fallow does not need, to save memory on every GPU host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _StandIn(types.ModuleType):
 
 
 def import_without(module: str, spared: str, **members: object) -> None:
-    """Import `module`; while it loads, `spared` is a stand-in with `members`. Later imports of `spared` get the real module."""
+    """Import `module`; meanwhile a stand-in with `members` replaces `spared`. Later imports get the real module."""
     if module in sys.modules or spared in sys.modules:
         return
     stand_in = _StandIn(spared)

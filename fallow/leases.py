@@ -1,14 +1,14 @@
 """Leases: one writer at a time for writers that read files of the lake and replace them.
 
-A writer stores a ticket, a small file under a unique name, and then lists the tickets. The writer holds the lease if its ticket is
-the only one. Of two writers that see each other, the later removes its ticket and waits. Later writers see the ticket of the
-holder. A store therefore needs no lock, rename or condition, only a listing that shows earlier files. Names are never reused, so
-that removing an expired ticket cannot harm another writer.
+A writer stores a ticket, a small file under a unique name, and then lists the tickets. The writer holds the lease if
+its ticket is the only one. Of two writers that see each other, the later removes its ticket and waits. Later writers
+see the holder's ticket. A store therefore needs no lock, rename or condition, only a listing that shows earlier files.
+Names are never reused, so that removing an expired ticket cannot harm another writer.
 
-A holder renews its ticket regularly. A ticket expires if a waiting writer has seen it unchanged for the expiry time by its own
-clock, so that clocks need not agree; or at once if its process ran on this host and has ended. A holder that could not renew its
-ticket for part of the expiry time stops writing. It checks the clock just before a file gets its name and again afterwards: a
-process that was suspended in between may have overwritten another writer's file, and reports that.
+A holder renews its ticket regularly. A ticket expires if a waiting writer has seen it unchanged for the expiry time by
+its own clock, so that clocks need not agree; or at once if its process ran on this host and has ended. A holder that
+could not renew its ticket for part of the expiry time stops writing. It checks the clock before and after a file gets
+its name: a process that was suspended in between may have overwritten another writer's file, and reports that.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def leased(
         clock: the clock that measures them.
         tell: gets a message about the writer that this writer waits for.
 
-    Raises LakeError if tickets cannot be stored or if the wait is too long. The lake's `put` and `delete` raise LakeError once
-    another writer may have the lease.
+    Raises LakeError if tickets cannot be stored or if the wait is too long. The lake's `put` and `delete` raise
+    LakeError once another writer may have the lease.
     """
     queue = _Queue(lake, f"{FOLDER}/{quote(name, safe='-')}", times, clock)
     lease = _Lease(lake, _Ticket.new(queue.folder), times, clock)
@@ -296,7 +296,7 @@ def _wait_for_turn(queue: _Queue, lease: _Lease, what: str, tell: Callable[[str]
 
 
 def _place() -> str:
-    """Return a hash of the host's boot and the PID namespace, equal for processes that can see each other; empty: unknown."""
+    """Return a hash of the host's boot and PID namespace, equal for processes that see each other; empty: unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
         namespace = Path("/proc/self/ns/pid").readlink()

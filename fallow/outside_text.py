@@ -1,7 +1,7 @@
 """Safe display of text from outside: names of hosts, users, jobs and files, notes, answers of servers.
 
-The lake, JSON and Parquet keep names unchanged. Each output for people has a function that makes text safe: a terminal, a table
-for a spreadsheet, a page, a chart, a chat, a mail. HTML templates escape text themselves and get `plain` text.
+The lake, JSON and Parquet keep names unchanged. Each output for people has a function that makes text safe: a terminal,
+a table for a spreadsheet, a page, a chart, a chat, a mail. HTML templates escape text themselves and get `plain` text.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from typing import Any
 
 _INVISIBLE = (
-    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff"
-    "\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 """Marks without a width, and marks that change the direction of text."""
 
@@ -66,7 +66,7 @@ def _notation(found: re.Match[str]) -> str:
 
 
 def csv_cell(value: object) -> object:
-    """Return a cell that no spreadsheet runs, without invisible characters; numbers stay numbers, and booleans are as in JSON."""
+    """Return a cell that no spreadsheet runs, invisible characters as codes; booleans are as in JSON, numbers stay."""
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str):

@@ -1,9 +1,9 @@
 """Read and write Parquet with pyarrow: the Arrow schema of tables, writing and checked reading of files.
 
-A reader opens only regular, complete files within the limits, with a known schema version. The facts in the footer are compared with
+A reader opens only regular, complete files within the limits, with a known schema version. It compares the footer with
 the limits before any decoding. A host's day of 56 MIG instances at an interval of 1 s has 4.8 million rows and, if all
-measurements are noise, 380 MB in its columns and as much text. A file of a derived table has the rows of all hosts. The metadata
-names the host of a file (fallow/host_identity.py); files of imports and other programs name none and are accepted.
+measurements are noise, 380 MB in its columns and as much text. A file of a derived table has the rows of all hosts. The
+metadata names a file's host (fallow/host_identity.py); files of imports and other programs name none and are accepted.
 
 The resident agent processes never import this module, because it imports pyarrow.
 """
@@ -98,7 +98,7 @@ def arrow_schema(table: LakeTable) -> pa.Schema:
 
 
 def table_from_rows(table: LakeTable, rows: Sequence[Mapping[str, object]]) -> pa.Table:
-    """Return the rows as an Arrow table like `fallow.parquet_writer.arrow_rows`: sorted, with null for values that do not fit."""
+    """Return the rows as an Arrow table like `parquet_writer.arrow_rows`: sorted, null for values that do not fit."""
     return pa.table(parquet_writer.arrow_rows(table, rows)[0]).cast(arrow_schema(table))
 
 
@@ -126,7 +126,7 @@ def order_of(table: LakeTable) -> list[str]:
 
 
 def _is_sorted(data: pa.Table, by: Sequence[str]) -> bool:
-    """Return whether the rows are sorted by these columns, without nulls: to sort them all the same would copy every column."""
+    """Return whether the rows are sorted by these columns, without nulls: sorting them would copy every column."""
     if data.num_rows < 2:
         return True
     import pyarrow.compute as pc  # a twentieth of a second, for writers
@@ -158,8 +158,8 @@ def read(
 ) -> pa.Table:
     """Return the rows of the files as an Arrow table with the named columns (all by default) and `host`, a string.
 
-    `host` comes from the file's path, unless the table has such a column. Missing columns are null. `on_unusable` gets the files
-    that cannot be used; the files that they hide are read instead.
+    `host` comes from the file's path, unless the table has such a column. Missing columns are null. `on_unusable` gets
+    the files that cannot be used; the files that they hide are read instead.
 
     Raises UnusableFileError without `on_unusable`, SchemaVersionError, and VanishedFileError; each names the file.
     """
@@ -201,7 +201,7 @@ def _read_one(file: LakeFile, table: LakeTable, schema: pa.Schema) -> pa.Table:
 
 
 def _decoded(file: LakeFile, opened: pq.ParquetFile, fields: Sequence[pa.Field]) -> pa.Table:
-    """Return the columns of the fields, decoded in batches; checks rows and list values against the footer and the limits."""
+    """Return the fields' columns, decoded in batches; checks rows and list values against the footer and the limits."""
     columns, kinds = [field.name for field in fields], opened.schema_arrow
     for field in fields:
         if pa.types.is_nested(kinds.field(field.name).type) and not pa.types.is_list(field.type):
@@ -265,7 +265,7 @@ def _content(file: LakeFile) -> bytes | None:
 
 
 def map_files(files: Iterable[LakeFile], read_one: Callable[[LakeFile], _Read]) -> list[_Read]:
-    """Yield the result of each file in order; sends concurrent requests to an object store, whose answers start late."""
+    """Return the results in the files' order; sends an object store, whose answers start late, concurrent requests."""
     wanted = list(files)
     if not any(_is_object(file) for file in wanted):
         return [read_one(file) for file in wanted]
@@ -276,8 +276,8 @@ def map_files(files: Iterable[LakeFile], read_one: Callable[[LakeFile], _Read]) 
 def open_file(file: LakeFile, *, whole: bool = False) -> pq.ParquetFile:
     """Return the open file, which is regular, within the limits, and has a known schema version.
 
-    With `whole`, the file is read completely and compared with its checksum, if it has one. Text and other values without a
-    fixed width are read as dictionaries, which store a repeated value once. Raises UnusableFileError,
+    With `whole`, the file is read completely and compared with its checksum, if it has one. Text and other values
+    without a fixed width are read as dictionaries, which store a repeated value once. Raises UnusableFileError,
     SchemaVersionError and VanishedFileError.
     """
     if file.size_bytes > MOST_BYTES:
@@ -429,7 +429,7 @@ def decoded_bytes(facts: pq.FileMetaData) -> int:
 
 
 def _contradiction_of(facts: pq.FileMetaData) -> str:
-    """Return how the row counts of a footer contradict each other, because readers use either count; empty if they agree."""
+    """Return how the row counts of a footer disagree, because readers use either count; empty if they agree."""
     groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
     if facts.num_rows != sum(group.num_rows for group in groups):
         return "its row groups have another number of rows than the file"
@@ -439,7 +439,7 @@ def _contradiction_of(facts: pq.FileMetaData) -> str:
 
 
 def _excess_of_texts(data: pa.Table, *, all_hosts: bool) -> str:
-    """Return by how much text from dictionaries exceeds the limit if each row has its own copy; empty within the limit."""
+    """Return by how much text from dictionaries exceeds the limit if each row has a copy; empty within the limit."""
     import pyarrow.compute as pc
 
     length = sum(

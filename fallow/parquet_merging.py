@@ -1,8 +1,8 @@
 """Merge files of a table, date and host into one file, for agents, services and followers.
 
-Files are merged GPU by GPU, so that only the rows of some GPUs and a batch of each file are in memory. The merged file is sorted
-by (gpu, time), rows without a GPU last. It is read back and compared with its sources before it is returned. Its range covers
-exactly the source files, so that readers always see either the merged file or its sources.
+Files are merged GPU by GPU, so that only the rows of some GPUs and a batch of each file are in memory. The merged file
+is sorted by (gpu, time), rows without a GPU last. It is read back and compared with its sources before it is returned.
+Its range covers exactly the source files, so that readers always see either the merged file or its sources.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def covering(files: Sequence[LakeFile]) -> LakeFile:
 def merged_files(lake: Lake, files: Sequence[LakeFile], *, in_little_memory: bool = False) -> bytes:
     """Return the content of the merged file, with the merged metadata.
 
-    With `in_little_memory`, a few megabytes beside the files are in use, and the result is 4 % larger. Raises FileNotFoundError
-    for a missing file, BrokenFileError for a file that cannot be merged, SchemaVersionError for another schema version,
-    ForeignFileError for another host, and LakeError for a file that cannot be read.
+    With `in_little_memory`, a few megabytes beside the files are in use, and the result is 4 % larger. Raises
+    FileNotFoundError for a missing file, BrokenFileError for a file that cannot be merged, SchemaVersionError for
+    another schema version, ForeignFileError for another host, and LakeError for a file that cannot be read.
     """
     table = schema.table(files[0].table)
     opened = [OpenedFile(lake.read(each), table, each.key) for each in files]
@@ -130,7 +130,7 @@ def _groups(gpus: Counter[_Gpu], most_rows: int) -> list[list[_Gpu]]:
 
 
 def _sorted(files: Sequence[OpenedFile], groups: Sequence[Sequence[_Gpu]], table: LakeTable) -> Iterator[RecordBatch]:
-    """Yield all rows by GPU and time; rows of the same time keep the order of the files. A group takes a pass over the files."""
+    """Yield the rows by GPU and time, those of one time in the files' order; each group takes a pass over the files."""
     for group in groups:
         pieces: dict[_Gpu, list[RecordBatch]] = {gpu: [] for gpu in group}
         for file in files:
@@ -231,7 +231,9 @@ def _times(batch: RecordBatch, table: LakeTable) -> list[int]:
 def _values(batch: RecordBatch, name: str, table: LakeTable) -> list[int]:
     """Return the values of a column, times as integers, because datetimes take ten times as long."""
     column = batch.column(name)
-    return (column.cast(DataType.int64()) if table.column(name).type is Type.TIMESTAMP else column).to_pylist()  # type: ignore[return-value]  # the stub says array
+    return (  # type: ignore[return-value]  # the stub says array
+        column.cast(DataType.int64()) if table.column(name).type is Type.TIMESTAMP else column
+    ).to_pylist()
 
 
 def _unfit(name: str, what: str) -> BrokenFileError:

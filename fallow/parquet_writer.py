@@ -1,7 +1,7 @@
 """Write Parquet: rows to an Arrow table of arro3, and Arrow tables to files.
 
-The agent can afford arro3's code and memory in its process, and therefore this module does not import pyarrow. `fallow.parquet`
-reads the files.
+The agent can afford arro3's code and memory in its process, and therefore this module does not import pyarrow.
+`fallow.parquet` reads the files.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _UNFIT = (TypeError, ValueError, OverflowError)  # text that is not UTF-8 raises
 
 
 def arrow_rows(table: LakeTable, rows: Iterable[Mapping[str, object]]) -> tuple[ArrowTable, Counter[str]]:
-    """Return the rows in the table's columns and types, sorted by (gpu, time), and the number of values per column set to null.
+    """Return the rows in the table's columns and types, by (gpu, time), and the number of values set to null by column.
 
     A missing key is null. Raises LakeError for a key that is not a column. Timestamps are epoch milliseconds.
     """
@@ -109,7 +109,7 @@ def arrow_type(column: LakeColumn) -> DataType:
 
 
 def _array(values: Sequence[Any], column: LakeColumn, misfits: Counter[str]) -> Array:
-    """Return the values in the column's type; a value that does not fit becomes null, so that the other values are kept."""
+    """Return the values in the column's type; a value that does not fit becomes null, to keep the other values."""
     try:
         return array_of(values, column)
     except _UNFIT:
@@ -130,7 +130,7 @@ def _fitting(value: Any, column: LakeColumn) -> Any:
 
 
 def array_of(values: Sequence[Any], column: LakeColumn) -> Array:
-    """Return the values in the column's type; raises TypeError, ValueError or OverflowError for a value that does not fit."""
+    """Return the values in the column's type; raises TypeError, ValueError or OverflowError if one does not fit."""
     if column.type is Type.TIMESTAMP:
         return Array(values, type=_PLAIN[Type.INT64]).cast(_TIMESTAMP)
     if (item := _ITEMS.get(column.type)) is None:
@@ -158,9 +158,9 @@ def encode(
 ) -> bytes:
     """Return the rows as a Parquet file with schema version and writer in its metadata; equal rows give equal bytes.
 
-    The rows have the table's columns and types and are sorted by (gpu, time). Compression: zstd-3, dictionaries for repeated
-    values, deltas for rising values (measurements: docs/storage.md). With `in_little_memory`, writing a day of eight GPUs takes
-    6 MiB less and the file is 4 % larger: each column has its own compressor and page.
+    The rows have the table's columns and types and are sorted by (gpu, time). Compression: zstd-3, dictionaries for
+    repeated values, deltas for rising values (measurements: docs/storage.md). With `in_little_memory`, writing a day of
+    eight GPUs takes 6 MiB less and the file is 4 % larger: each column has its own compressor and page.
     """
     facts = {VERSION_KEY: str(SCHEMA_VERSION), WRITER_KEY: f"fallow {__version__}"}
     facts |= {**(metadata or {}), CHECKSUM_KEY: _UNKNOWN_SUM}
@@ -192,7 +192,7 @@ def is_whole(content: bytes) -> bool:
 
 
 def has_checksum(content: bytes, stated: str | None) -> bool:
-    """Return whether the bytes before the footer match the checksum; True for files without a checksum, of other writers."""
+    """Return whether the bytes before the footer match the checksum; True for files without one, of other writers."""
     return stated is None or stated == _checksum(memoryview(content)[: -footer_bytes(content)])
 
 
@@ -201,7 +201,7 @@ def _checksum(data: memoryview) -> str:
 
 
 def check_version(file: str, stated: str | None) -> None:
-    """Raise SchemaVersionError for a schema version that this fallow does not read; other programs' files have no version."""
+    """Raise SchemaVersionError for a version that this fallow does not read; other programs' files state none."""
     version = SCHEMA_VERSION if stated is None else int(stated)
     what = f"{file} was written with schema version {version} and this fallow knows {SCHEMA_VERSION}"
     if version > SCHEMA_VERSION:
@@ -229,8 +229,8 @@ def merged_facts(facts: Sequence[Mapping[str, str]]) -> dict[str, str]:
 def _storage(table: LakeTable) -> dict[str, Any]:
     """Return the encoding of each column.
 
-    Timestamps and counters, which rise within a GPU, are stored as deltas. Computed floats, which have no resolution and seldom
-    repeat, have their bytes split by position. Everything else gets a dictionary, except lists of text and of floats.
+    Timestamps and counters, which rise within a GPU, are stored as deltas. Computed floats, which have no resolution
+    and seldom repeat, have their bytes split by position. The rest gets dictionaries, except lists of text and floats.
     """
     delta = [column.name for column in table.columns if column.type is Type.TIMESTAMP or column.counter]
     split = [column.name for column in table.columns if column.type in _FLOATS and not column.resolution]
@@ -246,7 +246,7 @@ def _storage(table: LakeTable) -> dict[str, Any]:
 
 
 def _seal(content: memoryview, facts: Mapping[str, str]) -> None:
-    """Return the file with its checksum in the footer and the metadata in a fixed order; arro3 writes them in any order."""
+    """Put checksum and metadata into the footer, in a fixed order; arro3 writes the metadata in any order."""
     size = footer_bytes(content)
     footer = bytes(content[-size:])
     written = {_key_value(key, value) for key, value in facts.items()}

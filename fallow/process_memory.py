@@ -1,4 +1,4 @@
-"""Keep freed memory for the next array, and return unused memory of the process to the system. Only glibc supports either."""
+"""Keep freed memory for the next array, and return unused memory to the system. Only glibc supports either."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _KEPT_BYTES = 64 * 2**20
 def reuse_memory() -> None:
     """Let the process keep up to 64 MiB of freed memory from now on.
 
-    A pass over a million rows frees an array of some MiB at each step. By itself glibc returns it to the system, which clears it
-    page by page for the next array: a fifth of the CPU time of a ledger.
+    A pass over a million rows frees an array of some MiB at each step. By itself glibc returns it to the system, which
+    clears it page by page for the next array: a fifth of the CPU time of a ledger.
     """
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
@@ -43,7 +43,7 @@ def release_code(package: str) -> None:
 
 @functools.cache
 def _unchanged_parts(package: str) -> list[tuple[int, int]]:
-    """Return address and size of the mappings that are as in the file: pages that the loader has changed would be lost."""
+    """Return address and size of the mappings that are as in the file: pages that the loader changed would be lost."""
     parts: dict[int, int] = {}
     with open("/proc/self/smaps", "rb") as mappings:  # noqa: PTH123  # the NVML worker avoids pathlib, 0.8 MiB
         start = 0

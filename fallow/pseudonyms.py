@@ -1,4 +1,4 @@
-"""Pseudonyms of users. A name and a key give the same pseudonym on all hosts; without the key it does not reveal the name."""
+"""Pseudonyms of users: the same for a name and a key on all hosts; without the key they do not reveal the name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Pseudonyms:
 
     @classmethod
     def load(cls, path: str) -> Pseudonyms:
-        """Return pseudonyms with the key in a file; raises ConfigError if it cannot be read, is too short, or is accessible to others."""
+        """Return pseudonyms with the key in a file; raises ConfigError if unreadable, too short or open to others."""
         key = read_key(path, KEY_FILE)
         mode = Path(path).stat().st_mode
         if mode & _TOO_OPEN:

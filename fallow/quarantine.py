@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class OnUnusable(Protocol):
-    """A callback for files that cannot be used. Readers leave out such files; without a callback they raise the error."""
+    """A callback for files that cannot be used. Readers leave them out; without a callback they raise the error."""
 
     def __call__(self, file: LakeFile, error: UnusableFileError, /) -> None: ...
 
 
 @dataclass(frozen=True, order=True)
 class LeftOut:
-    """A file or name in the lake that readers leave out: the path below the lake's root, a kind of FAULTS, and a sentence."""
+    """A file or name that readers of the lake leave out: its path below the root, a kind of FAULTS, and a sentence."""
 
     key: str
     kind: str

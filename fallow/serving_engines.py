@@ -1,7 +1,7 @@
-"""Inference servers: which of an engine's metrics fill which column of the table `serving`, for the agent and for importers.
+"""Inference servers: which metrics of an engine fill which column of `serving`, for the agent and for importers.
 
-To add an engine, describe it here; docs/inference-servers.md names the sources. Names are written without `_total`, which only some
-clients append to a counter's name.
+To add an engine, describe it here; docs/inference-servers.md names the sources. Names are written without `_total`,
+which only some clients append to a counter's name.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Engine:
     """Labels that name the model, joined by a colon."""
     levels: tuple[EngineMetric, ...]
     counters: tuple[EngineMetric, ...]
-    """Counters since the server's start; the column is the rate. With a divisor, the column is the ratio of both increases."""
+    """Counters since the server's start; the column is the rate or, with a divisor, the ratio of both increases."""
     copies: tuple[str, ...] = ()
     """Labels by which the server repeats the same count: the largest value counts."""
     parts: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ def _renamed(engine: Engine, prefix: str) -> Engine:
 
 
 RAY_VLLM = _renamed(VLLM, "ray_vllm_")
-"""Ray Serve's language models: one page per node has the replicas of the node, which differ by `ReplicaId` and `WorkerId`."""
+"""Ray Serve's language models: a node's page has all its replicas, which differ by `ReplicaId` and `WorkerId`."""
 
 RAY_SERVE = Engine(
     "ray serve",
@@ -185,8 +185,8 @@ TRITON = Engine(
         _plain("generated_tokens_per_s", "vllm:generation_tokens"),
     ),
 )
-"""The nv_trt_llm_ metrics are those of the TensorRT-LLM backend, whose requests wait inside it and not in Triton's queue;
-the vllm: metrics are those of the vLLM backend, with Triton's labels. Other models have no token counts.
+"""The nv_trt_llm_ metrics are those of the TensorRT-LLM backend, whose requests wait inside it and not in Triton's
+queue; the vllm: metrics are those of the vLLM backend, with Triton's labels. Other models have no token counts.
 """
 
 TGI = Engine(
@@ -234,7 +234,8 @@ DYNAMO = Engine(
         _first_token("dynamo_frontend_time_to_first_token_seconds"),
     ),
 )
-"""The frontend, which has no GPU and counts the requests of all its workers; these report for themselves as vLLM, SGLang or TensorRT-LLM."""
+"""The frontend, which has no GPU and counts the requests of all its workers; these report for themselves as vLLM,
+SGLang or TensorRT-LLM."""
 
 OTHER_PREFIXES = (_renamed(VLLM, "vllm_"), _renamed(SGLANG, "sglang_"), _renamed(TENSORRT_LLM, "trtllm:"))
 """The same metrics after a collector that replaces colons, and as older versions of Dynamo passed them on."""

@@ -1,7 +1,7 @@
-"""What a GPU shows while kernels are reported and no work is done: measured draws and limits, for the agent and the ledger.
+"""What a GPU shows while it reports kernels and does no work: measured draws and limits, for agent and ledger.
 
-Utilization says that a kernel is resident, not that it works. The witnesses here are independent of it: the power sensor, the
-activity counters, the process list and the memory in use. One witness alone never decides.
+Utilization says that a kernel is resident, not that it works. The witnesses here are independent of it: the power
+sensor, the activity counters, the process list and the memory in use. One witness alone never decides.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ MEASURED: Mapping[str, CardDraw] = MappingProxyType(
 """By the column `model` of `device`; docs/measured-on-hardware.md has the measurement."""
 
 _SCALED = re.compile(r"(?:NVIDIA |Tesla )(?:V100|A100|A800|H\d+|GH200|G?B\d{3})\b")
-"""Models whose draw is taken to be the measured share of their limit. Small cards and those for displays draw more of theirs at
-rest (an idle context on a T4: 26 of 70 W), and other makers' cards were never measured: their power is no witness."""
+"""Models whose draw is assumed to be the measured share of their limit. Small cards and display cards draw more of
+theirs at rest (an idle context on a T4: 26 of 70 W), and other makers' cards were never measured: their power is no
+witness."""
 
 _LEAST = min(MEASURED.values(), key=lambda card: card.spinning_w / card.limit_w)
 """The card whose shares of the limit count for _SCALED."""
@@ -50,10 +51,10 @@ _SLACK = 1.25
 """Cards of one model differ, and a warm card draws more than a cold one."""
 
 _LEAST_SHARE = 0.5
-"""Less than this share of the draw of a free card is no reading: a sensor that answers 0, or the second die of a board."""
+"""Less than this share of a free card's draw is no reading: a sensor that answers 0, or the second die of a board."""
 
 _CAPPED_SHARE = 0.6
-"""A card whose limit was lowered may work as hard as the limit permits: from this share of it on, low power says nothing."""
+"""A card with a lowered limit may work as hard as the limit permits: from this share on, low power says nothing."""
 
 
 class RestingDraw(NamedTuple):
@@ -94,8 +95,8 @@ def resting_draw(model: str | None, limit_w: float | None, rated_w: float | None
 
 
 RESIDENT_PCT = 97.0
-"""Utilization from which a kernel is resident all the time, as a kernel that waits is: one that spun read 98 % where it was started
-again and again. Shorter bursts are work until hours of them show a pattern."""
+"""Utilization from which a kernel is resident all the time, as a waiting kernel is: one that spun read 98 % where it
+was started again and again. Shorter bursts are work until hours of them show a pattern."""
 
 _PIPE_MOST_PCT = 0.05  # GPM resolves 0.1 %; 0.0 while a block spun, and 0.1 is arithmetic
 _DRAM_MOST_PCT = 0.2
@@ -121,11 +122,11 @@ ACTIVITY_MOST: Mapping[str, float] = MappingProxyType(
 """The largest value without work, by column of `gpu`. Any known value above its limit is work."""
 
 ACTIVITY_NEEDED = ("tensor_active_pct", "dram_active_pct", "pcie_rx_bytes_per_s")
-"""The columns that must be known before activity counts as a witness. Launches cross PCIe, so its traffic tells tiny kernels, which
-leave the other counters near 0 as well, from one kernel that waits."""
+"""The columns that must be known before activity counts as a witness. Launches cross PCIe, so its traffic tells one
+waiting kernel from tiny kernels, which leave the other counters near 0 as well."""
 
 HELD_DOWN_MOST = 0.05
-"""The largest share of time with clocks held down in which low power says anything: a card that is held down works at little power."""
+"""The largest share of time with clocks held down in which low power is evidence: such a card works at little power."""
 
 NO_CONTEXT_BYTES = 64 * 2**20
 """Less memory in use than any CUDA context takes: no process was on the GPU at that moment."""

@@ -11,7 +11,7 @@ _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 
 def parse_bytes(text: str) -> int:
-    """Return the bytes of a size such as `48GiB` (powers of 1024), `1GB` (powers of 1000) or `123`; raises UsageError."""
+    """Return the bytes of a size such as `48GiB` (powers of 1024), `1GB` (of 1000) or `123`; raises UsageError."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"'{text}' is not a size", "write a number and a unit: 48GiB, 1GB, 512MiB")

@@ -3,7 +3,7 @@
     pip install 'fallow[dask]' dask-jobqueue
     python deploy/dask/slurm.py --jobs 16 --partition cpu -- ledger --lake /shared/fallow/lake
 
-The environment and the lake must be on a file system that every node has under the same path, or the lake in an object store.
+Every node must have the environment and the lake under the same path; the lake may also be in an object store.
 """
 
 from __future__ import annotations

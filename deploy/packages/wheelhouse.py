@@ -1,7 +1,7 @@
 """Gathers the wheels that a host needs to install the agent without a package index: `wheelhouse.py FOLDER`.
 
-The wheel of this checkout, what requirements/base.txt locks for each Python that the agent runs on, and pip, for systems
-whose Python comes without it. It needs the packages `build`, `hatchling` and `packaging` (requirements/dev.txt).
+The wheel of this checkout, the wheels that requirements/base.txt locks for each Python of the agent, and pip, for
+systems whose Python lacks it. It needs the packages `build`, `hatchling` and `packaging` (requirements/dev.txt).
 """
 
 from __future__ import annotations

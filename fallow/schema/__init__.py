@@ -49,9 +49,9 @@ OLDEST_SCHEMA_VERSION = 8
 """Oldest version that readers accept; raised when readers would misread older files."""
 
 TABLES: tuple[LakeTable, ...] = (
-    GPU, PROCESS, HOST, DEVICE, SERVING, EVENT, AGENT, ALLOCATION, REQUEST, WITHHELD, ACTION, ANNOTATION, SCENARIO, DELIVERY, JUDGEMENT, LEDGER, IDLE_INTERVAL, HOURLY,
-    PROCESS_DAY, HOST_HOURLY, SERVING_HOURLY, QUALITY, LEDGER_PART, IDLE_INTERVAL_PART, DEVICE_DAY, ALLOCATION_DAY,
-    REQUEST_DAY, EVENT_DAY, GPU_LIFETIME, GPU_STATE,
+    GPU, PROCESS, HOST, DEVICE, SERVING, EVENT, AGENT, ALLOCATION, REQUEST, WITHHELD, ACTION, ANNOTATION, SCENARIO,
+    DELIVERY, JUDGEMENT, LEDGER, IDLE_INTERVAL, HOURLY, PROCESS_DAY, HOST_HOURLY, SERVING_HOURLY, QUALITY, LEDGER_PART,
+    IDLE_INTERVAL_PART, DEVICE_DAY, ALLOCATION_DAY, REQUEST_DAY, EVENT_DAY, GPU_LIFETIME, GPU_STATE,
 )  # fmt: skip
 
 OF_AGENTS: tuple[LakeTable, ...] = (GPU, PROCESS, HOST, DEVICE, SERVING, EVENT, AGENT, ALLOCATION)
@@ -61,7 +61,7 @@ COMPACTED: tuple[LakeTable, ...] = (*OF_AGENTS, REQUEST, WITHHELD)
 """The tables that `fallow lake compact` merges; each import adds a file of requests."""
 
 GAP_INTERVALS = 3
-"""A row covers at most this many of its intervals, and so does the rise of a counter; the time after that is `unknown`."""
+"""A row covers at most this many of its intervals, and so does a counter's rise; the time after that is `unknown`."""
 
 UNUSED_STATES = ("free", "reserved", "held", "stalled")
 """States of the ledger in which a GPU is usable and unused."""

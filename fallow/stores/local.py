@@ -26,8 +26,8 @@ _DEEPEST = 6
 """Levels of folders below a table that are read; a lake has two."""
 
 _GONE = (errno.ENOENT, errno.EEXIST, errno.ESTALE)
-"""Errors if another process removes a folder at the same time: the folder existed (EEXIST), or a handle of a network file system
-is of the removed folder (ESTALE)."""
+"""Errors if another process removes a folder at the same time: the folder existed (EEXIST), or a handle of a network
+file system is of the removed folder (ESTALE)."""
 
 _ATTEMPTS = 20
 """An attempt fails only if another process removes the folder at the same time."""
@@ -110,7 +110,7 @@ class LocalStore:
         return tuple(os.fsencode(name).decode(errors="backslashreplace") for name in found if not name.startswith("."))
 
     def _instead_of_folder(self, prefix: str) -> str | None:
-        """Return the type of the first name in the prefix that is not a folder, empty if it is missing; None if all are folders."""
+        """Return the type of the prefix's first name that is no folder, empty: it is missing; None: all are folders."""
         path = self._base
         for name in prefix.split("/") if prefix else ():
             path = f"{path}/{name}"
@@ -178,7 +178,7 @@ class LocalStore:
         )
 
     def look(self, key: str) -> Stored | None:
-        """Return the file with the key. The file is opened, because a network file system then asks its server again."""
+        """Return the file with the key, after opening it, because a network file system then asks its server again."""
         try:
             with open_regular(f"{self._base}/{key}", self._base) as file:
                 facts = os.fstat(file.fileno())
@@ -256,7 +256,7 @@ class LocalStore:
     def _create(self, partial: Path) -> int:
         """Return a new file, open for writing; creates a missing folder. Raises OSError, LakeError.
 
-        Another process may remove the empty folder, as `fallow lake init` and `fallow doctor` do. A folder with the file stays.
+        `fallow lake init` or `fallow doctor` may remove the empty folder meanwhile, but not a folder with the file.
         """
         mode, attempts = self._folder_mode(), _ATTEMPTS
         while True:
@@ -280,7 +280,7 @@ class LocalStore:
         sync_folder(folder.parent)
 
     def _folder_mode(self) -> int:
-        """Return the mode of new folders before the umask: no rights for a group or others without rights on the root."""
+        """Return the mode of new folders before the umask: groups and others get only rights that the root gives."""
         try:
             granted = Path(self._base).stat().st_mode
         except FileNotFoundError:

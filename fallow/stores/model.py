@@ -24,8 +24,8 @@ WHOLE_BYTES = 8 << 20
 class Stored:
     """A file in a store: its key (the path below the store's root, with `/`), its size and its version.
 
-    The version changes whenever the content or the read permission of this process may have changed. For a name that must not be
-    opened, `fault` is a kind of `fallow.quarantine.FAULTS`, and `detail` the end of a sentence that begins with the name.
+    The version changes whenever the content or the read permission of this process may have changed. For a name that
+    must not be opened, `fault` is a kind of `fallow.quarantine.FAULTS`, and `detail` ends a sentence after the name.
     """
 
     key: str
@@ -75,7 +75,7 @@ class Store(Protocol):
         ...
 
     def partials(self) -> Iterator[Stored]:
-        """Yield incomplete files, which `list` leaves out: the remains of killed writers. Raises LakeError like `list`."""
+        """Yield incomplete files, which `list` leaves out: remains of killed writers. Raises LakeError like `list`."""
         ...
 
     def look(self, key: str) -> Stored | None:
@@ -83,7 +83,7 @@ class Store(Protocol):
         ...
 
     def read_small(self, key: str, most_bytes: int) -> bytes | None:
-        """Return the content of a small file, None if there is no such file. Raises LakeError, also for a larger file."""
+        """Return a small file's content, None if there is no such file. Raises LakeError, also for a larger file."""
         ...
 
     def share(self, key: str) -> None:
@@ -93,12 +93,13 @@ class Store(Protocol):
     def put(self, key: str, data: bytes, before: Callable[[], None] = lambda: None) -> None:
         """Store the bytes under the key, completely or not at all, and durable on return. Never creates the root.
 
-        `before` is called as late as possible before the key has these bytes; its LakeError cancels the write. Raises LakeError.
+        `before` is called as late as possible before the key has these bytes; its LakeError cancels the write.
+        Raises LakeError.
         """
         ...
 
     def confirm(self, key: str, data: bytes) -> None:
-        """Check that the store has these bytes under the key, by its listing or checksum; raises LakeError otherwise."""
+        """Check by listing or checksum that the store has these bytes under the key; raises LakeError otherwise."""
         ...
 
     def delete(self, key: str) -> None:

@@ -1,11 +1,10 @@
 """Object stores through obstore: Amazon S3 and compatible stores, Google Cloud Storage, Azure Blob Storage.
 
-Credentials come from the environment or from the machine's role, never from a setting or an address. Connections use TLS unless
-a variable allows plain HTTP. Only PUT, GET, HEAD, LIST and DELETE are used, because some stores support neither conditional
-writes nor renames.
+Credentials come from the environment or from the machine's role, never from a setting or an address. Connections use
+TLS unless a variable allows plain HTTP. Only PUT, GET, HEAD, LIST and DELETE are used, because some stores support
+neither conditional writes nor renames.
 
-An error is one sentence with a remedy. It never repeats the store's text, which may contain signatures, account names and
-requests.
+An error is one sentence with a remedy, never the store's text: it may contain signatures, account names and requests.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Fault(NamedTuple):
-    """A regular expression for the text of an error, the sentence for the fault (`{host}`: the store's), and the remedy."""
+    """A regular expression for an error's text, the sentence for the fault (`{host}`: the store's), and the remedy."""
 
     signs: str
     what: str
@@ -45,14 +44,16 @@ _FAULTS = (  # the first match counts
           "the bucket's name is invalid", "check the name"),
     Fault(r"RequestTimeTooSkewed|RequestExpired|Request has expired",
           "this host's clock and the store's differ too much", "set this host's clock (NTP)"),
-    Fault(r"AuthorizationHeaderMalformed|PermanentRedirect|IncorrectEndpoint|IllegalLocationConstraint|BareRedirect|status 301",
+    Fault(r"AuthorizationHeaderMalformed|PermanentRedirect|IncorrectEndpoint|IllegalLocationConstraint|BareRedirect"
+          r"|status 301",
           "the bucket belongs to another region", "set AWS_REGION to the bucket's region"),
     Fault(r"169\.254\.169\.254|metadata\.google\.internal|MissingAccount|MissingAccessKeyId|MissingSecretAccessKey",
-          "there are no credentials", "set the store's variables (docs/storage.md), or give this host a role with write access"),
+          "there are no credentials",
+          "set the store's variables (docs/storage.md), or give this host a role with write access"),
     Fault(r"169\.254\.170\.\d+|AssumeRoleWithWebIdentity|TokenRequest|token request",
           "this host's role returned no credentials", "check the role and its token"),
-    Fault(r"InvalidAccessKey|Invalid Access Key|SignatureDoesNotMatch|ExpiredToken|InvalidToken|TokenRefreshRequired|Authenticat"
-          r"|InvalidSecurity|DecodeCredentials|service account file|status 401",
+    Fault(r"InvalidAccessKey|Invalid Access Key|SignatureDoesNotMatch|ExpiredToken|InvalidToken|TokenRefreshRequired"
+          r"|Authenticat|InvalidSecurity|DecodeCredentials|service account file|status 401",
           "the store does not accept the credentials", "check key, secret and token in the environment"),
     Fault(r"QuotaExceeded|InsufficientStorage|status 507",
           "the store or its quota is full", "free space in the store"),
@@ -79,7 +80,8 @@ _FAULTS = (  # the first match counts
           "the store asks for fewer requests", "no action is needed: the request is repeated"),
     Fault(r"status 5\d\d",
           "the store has an internal error", "check the store's log"),
-    Fault(r"error sending request|IncompleteMessage|ConnectionReset|ConnectionAborted|BrokenPipe|UnexpectedEof|response body",
+    Fault(r"error sending request|IncompleteMessage|ConnectionReset|ConnectionAborted|BrokenPipe|UnexpectedEof"
+          r"|response body",
           "the connection to {host} broke", "check the network and the store"),
     Fault(r"status 404",
           "the store has no such address", "check the bucket's name and the endpoint"),
@@ -177,7 +179,7 @@ class ObjectStore:
                     yield _stored(self._key(found), found)
 
     def list_between(self, prefix: str, first: str, last: str) -> Iterator[Stored]:
-        """Yield the objects of these folders; one request names a thousand objects, however many folders they are in."""
+        """Yield the objects of these folders; one request names a thousand objects, over any number of folders."""
         end = len(prefix) + 1 + len(last)
         with guarded("list", self.url(prefix)):
             for batch in self._client.list(self._path(prefix), offset=self._path(f"{prefix}/{first}")):
@@ -238,7 +240,7 @@ class ObjectStore:
         if found is None or found.size_bytes != len(data):
             raise not_kept(self.url(key), len(data), found)
         tag = found.version.strip('"').lower()
-        # stores without encryption keys of their own give the MD5; where it is something else, its length mostly differs
+        # stores without encryption keys of their own give the MD5; another value mostly has another length
         if len(tag) != _MD5_LENGTH or tag == hashlib.md5(data, usedforsecurity=False).hexdigest():
             return
         if read(self.url(key)) != data:

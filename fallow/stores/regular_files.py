@@ -35,7 +35,7 @@ def kind_of(mode: int) -> str:
 
 
 def open_regular(path: str, root: str) -> OpenFile:
-    """Return the file, open for reading; raises OSError, and NotRegularError for a pipe, a device or a link out of the root.
+    """Return the file, open for reading; raises OSError, NotRegularError for a pipe, device or link out of the root.
 
     Never waits for the writer of a pipe. The check is of the open file.
     """
@@ -77,7 +77,7 @@ def descriptor_of(path: str, root: str) -> int:
 
 
 def _is_inside(descriptor: int, root: str) -> bool:
-    """Return whether the open file is below the root, whatever links its folders were; True if the system does not tell."""
+    """Return whether the open file is really below the root, links resolved; True if the system does not tell."""
     try:
         place = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115  # called for every small file
     except OSError:
