@@ -1,4 +1,4 @@
-"""The ledger of a lake: built per host and day from the samples, kept in the lake, and rebuilt where its sources changed."""
+"""The ledger of a lake: built per host and day from the samples, kept there, and rebuilt where sources changed."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from fallow.lake import Lake
 from fallow.output import say_lines
 
 _IDLE_INTERVALS_MS = 6 * WEEK_MS
-"""Time before a window in which findings read idle intervals: decisions rest on up to five weeks before its end, and follow up
-the findings of the week before those."""
+"""Time before a window in which findings read idle intervals: decisions rest on up to five weeks before its end, and
+follow up the findings of the week before those."""
 
 
 _T = TypeVar("_T")
@@ -63,7 +63,7 @@ class Ledger:
 
     @cached_property
     def lifetimes(self) -> pl.DataFrame:
-        """Return the history of each GPU on each host up to the ledger's end, including the days before it; see `lifetimes`."""
+        """Return the history of each GPU on each host up to the ledger's end, with the days before; see `lifetimes`."""
         return lifetimes(self.segments, self.earlier.rows)
 
     @cached_property
@@ -86,13 +86,13 @@ class Ledger:
         return pl.concat([self.earlier.activity(since_ms), rows], how="vertical_relaxed")
 
     def states(self, since_ms: int) -> pl.DataFrame:
-        """Return the states of each GPU from the day of a moment on (STATES_OF_GPUS), including the days before the ledger's."""
+        """Return the states of each GPU (STATES_OF_GPUS) from a moment's day on, with days before the ledger's."""
         rows = self.segments.select(STATES_OF_GPUS).filter(pl.col("time") >= floor_ms(since_ms, DAY_MS))
         return pl.concat([self.earlier.states(since_ms), rows], how="vertical_relaxed")
 
 
 def recent(ledger: Ledger, first_ms: int) -> Ledger:
-    """Return the ledger from the day of a moment on, with the lifetimes of its GPUs; hourly and daily tables stay as they are."""
+    """Return the ledger from a moment's day on, with all lifetimes; hourly and daily tables stay as they are."""
     is_before = pl.col("time") < floor_ms(first_ms, DAY_MS)
     before = ledger.segments.filter(is_before)
     if before.is_empty():
@@ -123,11 +123,11 @@ def load_recent(
     workers: Workers = HERE,
     progress: Callable[[float], None] = lambda _: None,
 ) -> Ledger | None:
-    """Return the kept ledger of a window with a start and of the time before it; None where the whole ledger must be rebuilt.
+    """Return the kept ledger of a window with a start and of the time before it; None where all must be rebuilt.
 
-    Only the days from `first_ms` up to the one after the window are compared with their sources, and brought up to date. No file
-    of other days is opened, and idle intervals begin _IDLE_INTERVALS_MS before the window.
-    Raises LakeError and its kinds.
+    Only the days from `first_ms` up to the one after the window are compared with their sources, and brought up to
+    date. No file of other days is opened, and idle intervals begin _IDLE_INTERVALS_MS before the window. Raises
+    LakeError and its kinds.
     """
     found = KeptLedger.of(lake.require(), settings)
     if found is None:
@@ -159,13 +159,13 @@ def caught_up(
 
 
 def newest_kept_ms(lake: Lake) -> int | None:
-    """Return the start of the newest day of the ledger that the lake keeps; None where it keeps none. Raises LakeError."""
+    """Return the start of the newest day of the ledger that the lake keeps; None without one. Raises LakeError."""
     files = lake.require().newest_files(schema.GPU_LIFETIME.name)
     return parse_day_ms(files[0].date) if files else None
 
 
 def _kept_days_ledger(kept: KeptLedger, days: Days, dates: Sequence[str], idle_intervals_from_ms: int) -> Ledger | None:
-    """Return some days of a kept ledger, with idle intervals from a moment on; None where a file differs from the manifest."""
+    """Return days of a kept ledger, with idle intervals from a moment on; None where a file is not the manifest's."""
     lake, manifest = kept.lake, kept.manifest
     # days without samples have time too: unobserved time, and the last row before them
     files = files_of(lake, dates)
@@ -194,9 +194,10 @@ def load_ledger(
     warn: Callable[[str], None] = say_lines,
     workers: Workers = HERE,
 ) -> Ledger:
-    """Return the ledger of the whole lake. Rebuild and keep host-days whose samples, allocations or settings have changed.
+    """Return the ledger of the whole lake. Rebuild host-days whose samples, allocations or settings have changed.
 
-    Where the lake cannot be written, the ledger is built all the same, with a warning. Raises LakeError and its kinds for a lake that is missing, empty or broken.
+    The rebuilt days are kept; where the lake cannot be written, a warning says so. Raises LakeError and its kinds for a
+    lake that is missing, empty or broken.
     """
 
     def load(lake: Lake) -> Ledger:
@@ -234,8 +235,8 @@ def put_together(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the segments and idle intervals of all days.
 
-    `shares` has the rows of `ledger_part` and `idle_interval_part`, a share of the hosts at a time, because stitching takes many
-    times the memory of its result.
+    `shares` has the rows of `ledger_part` and `idle_interval_part`, a share of the hosts at a time, because stitching
+    takes many times the memory of its result.
     """
     stitched = [stitch(*parts, settings, inventory.parents) for parts in shares]
     twice, idle_intervals_twice = (

@@ -1,11 +1,12 @@
 """The ledger and its sister tables as the lake keeps them: per UTC day one file of each table over all hosts.
 
-The parts of a large fleet's day are several files of each table, each over a share of the hosts. The metadata of such files state
-a fingerprint per host of all its sources. A share of which only some tables were written is therefore built again. The manifest states, for every day, its sources and the rows that the tables over all days have for it, so
-a command compares only the days that it reads.
+A large fleet's day has several files of each table, each over a share of the hosts. Their metadata state a fingerprint
+per host of all its sources, so a share of which only some tables were written is built again. The manifest states, for
+every day, its sources and its rows in the tables over all days, so a command compares only the days that it reads.
 
-Days whose samples were deleted on purpose can never be built again. `.expired/date=D.json` in the lake records such a day, and
-is written before the first of its files is deleted. Rows that a host publishes later for such a day are not counted.
+Days whose samples were deleted on purpose can never be built again. `.expired/date=D.json` in the lake records such a
+day, and is written before the first of its files is deleted. Rows that a host publishes later for that day do not
+count.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def expired_days(lake: Lake) -> frozenset[str]:
 
 
 def record_expiry(lake: Lake, date: str, facts: Mapping[str, object]) -> None:
-    """Record that samples of a day are deleted; `facts` are for people who read the record. Raises LakeError where it cannot be kept."""
+    """Record, with `facts` for human readers, that samples of a day are deleted. Raises LakeError if it cannot."""
     key, data = f"{FOLDER}/date={date}.json", (json.dumps(facts, indent=2, sort_keys=True) + "\n").encode()
     lake.store.put(key, data)
     lake.store.confirm(key, data)
@@ -72,7 +73,7 @@ class HostShare(NamedTuple):
 
     @property
     def seq(self) -> int:
-        """Return the sequence number of the share's files; shares of another total have others, so none replaces another's file."""
+        """Return the sequence number of the share's files. No other share has it, whatever its total."""
         return self.total - 1 + self.number
 
     def holds(self, host: str) -> bool:
@@ -110,7 +111,7 @@ def files_of(lake: Lake, dates: Collection[str] | None) -> dict[str, dict[str, l
 
 
 def kept_days(lake: Lake, dates: Collection[str] | None = None) -> dict[str, dict[HostShare, KeptDay | None]]:
-    """Return the days, or some of them, by share; None for a share whose parts are missing, damaged or of two builds."""
+    """Return the days, or some of them, by share; None for a share with parts missing, damaged or of two builds."""
     kept: dict[str, dict[HostShare, KeptDay | None]] = {}
     for date, tables in files_of(lake, dates).items():
         kept[date] = {}
@@ -147,7 +148,7 @@ def keep_day(
 
 
 def forget_days(lake: Lake, keeping: Mapping[str, Collection[HostShare]]) -> None:
-    """Remove the parts of days that no longer have samples, or are divided among other shares: by date the shares that stay."""
+    """Remove the parts of days without samples or with other shares. `keeping` has the shares that stay, by date."""
     for date, files in files_of(lake, keeping).items():
         for file in (file for own in files.values() for file in own):
             if HostShare.of_file(file.first_seq) not in keeping[date]:
@@ -213,16 +214,16 @@ class Manifest:
         return {"method": self.method} | {name: json.dumps(part, sort_keys=True) for name, part in parts.items()}
 
     def names(self, table: schema.LakeTable, files: Sequence[LakeFile], dates: Collection[str] | None = None) -> bool:
-        """Return whether these files of a table of OVER_DAYS, of all days or some, have the rows that the manifest names."""
+        """Return whether these files of a table of OVER_DAYS, of all days or some, have the manifest's rows."""
         named = self.contents[table.name]
         expected = named if dates is None else {date: named[date] for date in dates if date in named}
         found = {file.date: facts_of(file).get("content", "") for file in files}
         return len(found) == len(files) and found == expected
 
     def rows(self, lake: Lake, table: schema.LakeTable, dates: Collection[str] | None = None) -> pl.DataFrame | None:
-        """Return the rows of a table of OVER_DAYS; None where the lake has other rows than the manifest names, or a file is unreadable.
+        """Return the rows of a table of OVER_DAYS; None where they are not the manifest's, or a file is unreadable.
 
-        The metadata of a file are compared after its rows are read, because another command may have replaced it before.
+        A file's metadata are compared after its rows are read, because another command may replace it before.
         """
         files = lake.all_files(table.name, dates=dates)
         try:
@@ -236,8 +237,8 @@ class Manifest:
     ) -> tuple[pl.DataFrame, pl.DataFrame] | None:
         """Return segments and idle intervals as `stitch` gives them, of all days or some.
 
-        None where the lake has other rows than the manifest names, and where a GPU was on several hosts: its rows are cut to count
-        once, so their whole length is unknown.
+        None where the lake has other rows than the manifest names, and where a GPU was on several hosts: its rows are
+        cut to count once, so their whole length is unknown.
         """
         segments, idle_intervals = (
             self.rows(lake, schema.LEDGER, dates),
@@ -249,7 +250,7 @@ class Manifest:
 
 
 def _with_ends(rows: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Return the rows in order, each with the end of the whole segment or idle interval; only those cut at midnight end elsewhere."""
+    """Return the rows in order, with the ends of whole segments or idle intervals instead of cuts at midnight."""
     start, end = f"{name}_start", f"{name}_end"
     cut = (pl.col("end") % DAY_MS == 0) | (pl.col("time") != pl.col(start))
     over = rows.select("host", "gpu", start, "time", "end").with_row_index("row").filter(cut)
@@ -316,9 +317,9 @@ def in_turn(
 ) -> _T:
     """Return the result of a function on a lake whose derived tables it may keep, one command at a time.
 
-    The turn begins with the first file that the function writes or removes. Where another command has kept other tables since
-    the function was called, the function is called again, in its turn. `dates` are the days that the function reads, None for all.
-    Raises LakeError as `leased` does.
+    The turn begins with the first file that the function writes or removes. Where another command has kept other tables
+    since the function was called, the function is called again, in its turn. `dates` are the days that the function
+    reads, None for all. Raises LakeError as `leased` does.
     """
     with _TurnToKeep(lake, tell, dates) as turn:
         try:

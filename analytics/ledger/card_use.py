@@ -1,11 +1,10 @@
 """How much of the card busy time used: its share of what the card can do at most, and the use of its tensor cores.
 
-Utilization counts a GPU as busy while any kernel runs. The share of peak asks what the kernels did, and has bounds. It is at least
-the largest measured share of LIMITS: at 100 % of one of them the card can do no more. It is at most SM activity, which counts
-an SM as soon as it has work, whatever that waits for. Where none of them was measured, the share is unknown: utilization alone
-says nothing about it.
+Utilization counts a GPU as busy while any kernel runs. The share of peak asks what the kernels did, and has bounds. It
+is at least the largest measured share of LIMITS: at 100 % of one, the card can do no more. It is at most SM activity,
+which counts an SM as soon as it has work, whatever that waits for. Without any of them the share is unknown.
 
-`hourly` keeps both bounds and the use of tensor cores for the time with a kernel. Groups of GPU time get them from there.
+`hourly` keeps both bounds and the use of tensor cores for the time with a kernel; groups of GPU time get them there.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ LIMITS = {
 SM_ACTIVITY = "sm_active_pct"
 
 TENSOR_USED_FROM_PCT = 1.0
-"""Less tensor activity in a row is none: single small products in ten seconds of other work are no use of tensor cores."""
+"""Less tensor activity in a row counts as none: a few small products in ten seconds are no use of tensor cores."""
 
 
 class PeakShares(NamedTuple):
-    """For each row the bounds of the share of peak in percent, NaN where nothing was measured; `limit` is the place in LIMITS."""
+    """Bounds of each row's share of peak in percent, NaN where not measured; `limit` is an index into LIMITS."""
 
     low_pct: Floats
     high_pct: Floats
@@ -45,7 +44,7 @@ class PeakShares(NamedTuple):
 
 
 def peak_shares(floats: Mapping[str, Floats], nothing: Floats) -> PeakShares:
-    """Return the bounds of each row. A column that no row states is `nothing` itself, and so are bounds that no row has.
+    """Return the bounds of each row. A column that no row states is `nothing` itself, as are bounds of no row.
 
     Where no limit was measured, the share is at least 0; where SM activity was not, it is at most the utilization.
     """
@@ -68,7 +67,7 @@ class CardUse:
     """The busy GPU time of a group and what it used of its cards, in milliseconds of GPU time.
 
     Attributes:
-        measured_ms: the part of `busy_ms` with a share of peak; `low_ms` and `high_ms` are that time multiplied by the bounds.
+        measured_ms: the part of `busy_ms` with a share of peak; `low_ms` and `high_ms` are it times the bounds.
         peak_by: the one of LIMITS that was the largest for most of `low_ms`; None without any.
         tensor_measured_ms: the part of `busy_ms` with known tensor activity; `tensor_ms` is that time multiplied by it,
             and `tensor_unused_ms` the part of it below TENSOR_USED_FROM_PCT.
@@ -130,9 +129,9 @@ _SUMS = ("busy_ms", "measured_ms", "low_ms", "high_ms", "tensor_measured_ms", "t
 def busy_hours(pieces: pl.DataFrame, hourly: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of `pieces` in the state active, cut at full hours, with the sums of `CardUse` and `peak_by`.
 
-    `pieces` have host, gpu, user, time, end, state, gpu_ms and kernel_share; `hourly` has HOURLY_COLUMNS. Without any measured hour
-    there are no rows. An hour counts as measured for a user who has the GPU throughout it: else its figures are others' as well,
-    which readers of the user's rows may not see.
+    `pieces` have host, gpu, user, time, end, state, gpu_ms and kernel_share; `hourly` has HOURLY_COLUMNS. Without any
+    measured hour there are no rows. An hour counts as measured for a user who has the GPU throughout it: else its
+    figures are others' as well, which readers of the user's rows may not see.
     """
     hours = hourly.filter(pl.col("peak_share_ms") > 0)
     busy = pieces.filter(pl.col("state") == "active")

@@ -1,12 +1,12 @@
 """Brings a kept ledger up to date where only its newest days have changed: the cost does not depend on the days before.
 
-The manifest describes the other days, and rows that are read of them are compared with it. A row depends on later days in three
-ways: they decide how long the last row before them lasts; an idle interval may turn out long enough to be `held`; and a segment of
-work is `low` or `active` by the mean over all of it. A GPU that was observed on the day before the changed ones settles the first
-two for everything before that day. The third is computed.
+The manifest describes the other days, and rows that are read of them are compared with it. Later days change a row in
+three ways: they decide how long the last row before them lasts; an idle interval may become long enough to be `held`;
+and a segment of work is `low` or `active` by its whole mean. A GPU that was observed on the day before the changed ones
+settles the first two for everything before that day. The third is computed.
 
-Some cases are left to the build of the whole ledger: a GPU on several hosts, MIG instances, and days that lost all of their files.
-So are segments of work that would change between `low` and `active`, or that continue after more days than are reread.
+The build of the whole ledger handles the rest: a GPU on several hosts, MIG instances, days that lost all files, and
+segments of work that would change between `low` and `active`, or that continue after more days than are reread.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class KeptRows:
 def restitch(
     shares: Iterable[tuple[pl.DataFrame, pl.DataFrame]], kept: KeptRows
 ) -> tuple[pl.DataFrame, pl.DataFrame] | None:
-    """Return the rows of `ledger` and `idle_interval` from `rows_ms` on, as all days together would give them, without their ends.
+    """Return the rows of `ledger` and `idle_interval` from `rows_ms` on, as built from all days, without their ends.
 
-    None where the state of a kept row would change, or may. The caller ensures that the parts suffice (`_is_settled`), that no
-    GPU is on several hosts, that none is a MIG instance, and that `idle_after_ms` is at most a day.
+    None where the state of a kept row would change, or may. The caller ensures that the parts suffice (`_is_settled`),
+    that no GPU is on several hosts, that none is a MIG instance, and that `idle_after_ms` is at most a day.
 
     Args:
         shares: `ledger_part` and `idle_interval_part` from `parts_ms` on, a share of the hosts at a time.
@@ -94,9 +94,9 @@ def _is_settled(parts: pl.DataFrame, kept: KeptRows) -> bool:
 
     `parts` has `host`, `gpu`, `time` and `label`.
 
-    This matters for a GPU that has rows among the changed days, or had some. A row between `rows_ms` and `changed_ms` then
-    settles how long all earlier rows lasted; a row before `rows_ms` does the same for rows before the parts. Rows with state `unknown` end gaps but
-    lengthen nothing, except where no other rows follow.
+    This matters for a GPU that has rows among the changed days, or had some. A row between `rows_ms` and `changed_ms`
+    then settles how long all earlier rows lasted; a row before `rows_ms` does the same for rows before the parts. Rows
+    with state `unknown` end gaps but lengthen nothing, except where no other rows follow.
     """
     known, time = pl.col("label") != "unknown", pl.col("time")
     periods = {
@@ -140,9 +140,9 @@ def _with_label(rows: pl.DataFrame) -> pl.DataFrame:
 def _joined_rows(
     rows: pl.DataFrame, kept: pl.DataFrame, name: str, same: tuple[str, ...], rows_ms: int
 ) -> pl.DataFrame | None:
-    """Return the rows from `rows_ms` on, with the kept start where they continue an earlier row; None where they do not fit the kept rows.
+    """Return the rows from `rows_ms` on, with the kept start where they continue an earlier row.
 
-    `loaded_start` is the start that the parts show.
+    None where they do not fit the kept rows. `loaded_start` is the start that the parts show.
     """
     start = f"{name}_start"
     meets = pl.col("end") == rows_ms
@@ -159,7 +159,7 @@ def _joined_rows(
 
 
 def _judged_rows(rows: pl.DataFrame, kept: KeptRows) -> pl.DataFrame | None:
-    """Return the rows with `low` or `active` by the whole of each segment; None where the state of a kept row would change, or may."""
+    """Return the rows with the state of each whole segment; None where the state of a kept row might change."""
     settings = kept.ledger.settings
     goes_on = (pl.col("segment_start") < kept.rows_ms) & (pl.col("label") == "busy")
     was = kept.segments.filter(pl.col("end") == kept.rows_ms).select(*_UNIT, kept_state="state")
@@ -285,7 +285,7 @@ class KeptLedger:
         return dates_between(max(0, first_ms - before_ms - DAY_MS), 1 + self.newest_ms() + DAY_MS)
 
     def days(self, dates: Sequence[str]) -> dict[str, dict[str, HostDay]]:
-        """Return some days by date and host, as the lake has them now; expired days without hosts, because they stay as they are kept."""
+        """Return days by date and host, as the lake has them now. Expired days have no hosts: they stay as kept."""
         files = {table.name: self.lake.files(table.name, dates=dates) for table in SOURCES}
         found = host_days(self.inventory, self.allocations, files, self.expired)
         return found | {date: {} for date in dates if date in self.expired and date in self.manifest.days}
@@ -302,7 +302,7 @@ class KeptLedger:
         return self.manifest.first_changed(self.prints_of(days), dates)
 
     def lifetimes_of(self, date: str | None) -> pl.DataFrame | None:
-        """Return the rows of `gpu_lifetime` of a date, none without a date; None where they are not those that the manifest names."""
+        """Return the rows of `gpu_lifetime` of a date, empty without a date; None if they are not the manifest's."""
         return self.manifest.rows(self.lake, schema.GPU_LIFETIME, [] if date is None else [date])
 
     def lifetimes_before(self, moment_ms: int) -> pl.DataFrame | None:
@@ -311,7 +311,7 @@ class KeptLedger:
         return self.lifetimes_of(dates[-1] if dates else None)
 
     def rows(self, table: schema.LakeTable, first_ms: int, until_ms: int) -> pl.DataFrame | None:
-        """Return the kept rows of `ledger` or `idle_interval` of the days in a time; None where they differ from the manifest."""
+        """Return the kept rows of `ledger` or `idle_interval` for a time's days; None if not the manifest's."""
         return self.manifest.rows(self.lake, table, dates_between(first_ms, until_ms))
 
 
@@ -332,7 +332,7 @@ def dates_between(first_ms: int, until_ms: int) -> list[str]:
 
 
 def catch_up(kept: KeptLedger, changed: str, workers: Workers, progress: Callable[[float], None]) -> bool:
-    """Rebuild the days from `changed` on, and keep them in the form of the whole ledger. Return whether that was possible.
+    """Rebuild the days from `changed` on, and keep them as the whole ledger would. Return whether this succeeded.
 
     After False, the lake may hold days that are built and not yet joined.
     """
@@ -348,9 +348,9 @@ def catch_up(kept: KeptLedger, changed: str, workers: Workers, progress: Callabl
 
 
 def join_newest(kept: KeptLedger, changed: str, made_days: Callable[[Sequence[str]], MadeDays]) -> bool:
-    """Join the days from `changed` on with the kept days before them, and keep the result. Return whether that was possible.
+    """Join the days from `changed` on with the kept days before them, and keep them. Return whether this succeeded.
 
-    `made_days` returns the made days of some dates.
+    `made_days` returns the MadeDays of some dates.
     """
     changed_ms = parse_day_ms(changed)
     until_ms = kept.newest_ms() // DAY_MS * DAY_MS + DAY_MS
@@ -396,7 +396,10 @@ def _join(around: KeptRows, made: MadeDays, dates: Sequence[str]) -> bool | None
 
 
 def _only_newest_changed(around: KeptRows, dates: Sequence[str], prints: Mapping[str, str]) -> bool:
-    """Return whether some dates before the changed ones are those of the manifest, no day has lost all of its files, and no later day is made."""
+    """Return whether only days from the changed one on differ from the manifest.
+
+    False also where a day has lost all of its files, or `prints` have a day outside `dates`.
+    """
     before, now = (
         {date: of for date, of in each.items() if date >= dates[0]} for each in (around.ledger.manifest.prints, prints)
     )

@@ -1,4 +1,4 @@
-"""Columns of the lake as plain numpy arrays: strings as codes into a list of names, null as NaN or as an impossible value.
+"""Columns of the lake as plain numpy arrays: strings as codes into names, null as NaN or an impossible value.
 
 A host-day of eight GPUs is some seventy thousand rows: small enough for a processor's cache, large enough that numpy's
 calls cost nothing. All times are integer milliseconds.
@@ -81,7 +81,7 @@ class Units:
 
 
 class Columns:
-    """The named columns of some files (of one GPU), row by row and host by host in the files' order; `host` names each file's host."""
+    """The named columns of files (of one GPU), by host and in the files' order; `host` is each row's host."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Columns:
         return numbers.view(np.int64) if numbers.dtype.kind == "M" else np.asarray(numbers, np.int64)
 
     def strings(self, name: str) -> Strings:
-        """Return strings as codes. Rows of one GPU follow one another, so runs are few, and few names become Python strings."""
+        """Return strings as codes. A GPU's rows are adjacent, so runs are few, and few names become Python strings."""
         if name not in self._strings:
             self._strings[name] = _strings_of(self._rows[name])
         return self._strings[name]

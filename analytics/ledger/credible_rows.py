@@ -1,4 +1,4 @@
-"""A day's rows without values that contradict each other: refuted rows show nothing, other faulty values are unknown."""
+"""A day's rows without contradictory values: refuted rows show nothing, other faulty values are unknown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from analytics.ledger.day_rows import REFUTED, DayRows, Defect, usable_weights
 
 
 def credible_rows(rows: DayRows) -> DayRows:
-    """Return the rows without values that cannot be true together, and a defect for each GPU and kind of contradiction."""
+    """Return the rows without values that contradict each other, and a defect per GPU and kind of contradiction."""
     found = contradictions(_readings(rows))
     if not found.unknown:
         return rows

@@ -1,8 +1,8 @@
-"""A host's day: the pure, idempotent function from its files to its part of every derived table, and the allocations that it needs.
+"""A host's day: the pure, idempotent function from its files and allocations to its part of every derived table.
 
-The function reads no other host and no other day, so any executor may run it, in any order, more than once. The same day of
-several hosts may be built in one call, which changes only the cost: one pass over a million rows takes little longer than eight
-passes over one host's rows.
+It reads no other host and no other day, so any executor may run it, in any order, more than once. The same day of
+several hosts may be built in one call, which changes only the cost: one pass over a million rows takes little longer
+than eight passes over one host's rows.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from fallow.stall_evidence import RestingDraw
 
 @dataclass(frozen=True)
 class HostAllocations:
-    """Allocation intervals once for each `host` that ever had their GPU (null: in no inventory), and unplaced allocations.
+    """Allocation intervals for each `host` that ever had their GPU (null: in no inventory), and unplaced ones.
 
-    They therefore stay with a GPU's past when it moves, and a host's day is built from the same allocations before and after.
+    So they stay with a GPU's past when it moves, and a host's day is built from the same allocations before and after.
     """
 
     placed: pl.DataFrame
@@ -86,7 +86,7 @@ _NO_SPANS, _NO_ALLOCATIONS = (pl.DataFrame(schema=columns) for columns in (SPAN_
 
 
 def _by_day(allocations: pl.DataFrame, dates: Collection[str], columns: Sequence[str]) -> _ByDay:
-    """Return columns of the allocations by date and host, in their order: one pass over all days costs little more than over one."""
+    """Return columns of the allocations by date and host, in order. All days at once cost little more than one."""
     days_ms = np.array(sorted(map(parse_day_ms, dates)), np.int64)
     first = np.searchsorted(days_ms, allocations["start"].to_numpy() - DAY_MS, side="right")
     beyond = np.searchsorted(days_ms, allocations["end"].to_numpy())
@@ -155,10 +155,10 @@ class HostDay:
 
 
 def build_day(days: Sequence[HostDay], settings: LedgerSettings) -> dict[str, pl.DataFrame]:
-    """Return rows of every table of PARTS by its name, times as integer milliseconds; `days` are of different hosts and one date.
+    """Return rows of every table of PARTS by its name; `days` are of different hosts and one date.
 
-    Unusable files are left out, each with a row of `quality`. Raises SchemaVersionError, and LakeError where a
-    store does not answer.
+    Times are integer milliseconds. Unusable files are left out, each with a row of `quality`. Raises
+    SchemaVersionError, and LakeError where a store does not answer.
     """
     reuse_memory()
     left_out = UnusedFiles()
@@ -208,7 +208,7 @@ def _other_witnesses(days: Sequence[HostDay], rows: DayRows, files: Callable[[st
 
 
 def _allocations(days: Sequence[HostDay], rows: DayRows, shares: Shares, processes: pl.DataFrame) -> pl.DataFrame:
-    """Return the intervals of all hosts, each GPU named with its host, including allocations that the day itself places on a GPU."""
+    """Return the intervals of all hosts by `unit`, including allocations that the day itself places on a GPU."""
     hosts = pl.Series([day.host for day in days for _ in range(len(day.allocations))], dtype=pl.String)
     spans = pl.concat([day.allocations for day in days]).with_columns(gpu=unit(pl.lit(hosts)))
     unplaced = pl.concat([day.unplaced for day in days])
@@ -220,7 +220,7 @@ def _allocations(days: Sequence[HostDay], rows: DayRows, shares: Shares, process
 
 
 def _gpus_of_hosts(rows: DayRows, shares: Shares) -> dict[str, list[str]]:
-    """Return what each host could allocate on the day: the observed GPUs that were not split, and the known MIG instances."""
+    """Return what each host could allocate on the day: its observed unsplit GPUs and its known MIG instances."""
     gone = np.zeros(len(rows.names), bool)
     gone[rows.gpu[shares.split | shares.left_out]] = True
     found: dict[str, list[str]] = {}

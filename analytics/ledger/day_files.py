@@ -1,7 +1,7 @@
 """Makes the files of a day and share of hosts: built host-days, and kept rows of hosts that need not be built.
 
-A worker on another machine gets a `WorkOrder`, opens the lake itself and writes the files itself; names, sizes and fingerprints go
-back. The files are the same bytes on any worker, so a task may run twice.
+A worker on another machine gets a `WorkOrder`, opens the lake itself and writes the files itself; names, sizes and
+fingerprints go back. The files are the same bytes on any worker, so a task may run twice.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class DayTask:
 
 
 def with_incomplete(prints: Mapping[str, str], quality: pl.DataFrame) -> dict[str, str]:
-    """Return the fingerprints; a host that lacks a file that may be readable again gets one that no other command finds."""
+    """Return the fingerprints. A host with a file that may become readable gets one that matches no other."""
     again = hosts_to_read_again(quality)
     return {host: secrets.token_hex(8) if host in again else of for host, of in prints.items()}
 
 
 def joined_rows(lake: Lake, task: DayTask, built: Sequence[Built], settings: LedgerSettings) -> Built:
-    """Return the rows of each table of PARTS; `built` are the parts of the hosts that were built, and perhaps of other shares."""
+    """Return the rows of each table of PARTS. `built` are parts of built hosts, perhaps also of other shares."""
     frames = list(built)
     if task.share.total > 1:
         hosts = [day.host for day in task.built]
@@ -58,7 +58,7 @@ def joined_rows(lake: Lake, task: DayTask, built: Sequence[Built], settings: Led
 
 
 def _kept_rows(lake: Lake, kept: KeptDay, staying: Sequence[HostDay], settings: LedgerSettings) -> Built:
-    """Return the kept rows of hosts that need not be built; built all the same where another command has replaced them."""
+    """Return the kept rows of hosts that need not be built; built after all if another command replaced them."""
     mine = pl.col("host").is_in([day.host for day in staying])
     frames = {
         table.name: read_days([kept.files[table.name]], table, table.names, discarding(lake.delete)).filter(mine)

@@ -1,7 +1,7 @@
 """The hourly tables of some hosts' same UTC day: `hourly` with its histograms, `host_hourly` and `serving_hourly`.
 
-The longer a row is, the more its mean hides bursts. The levels that its samples stay within do not: the percentiles of the peaks
-are never below those of the samples themselves, whatever the length of the rows.
+The longer a row is, the more its mean hides bursts. The levels that its samples stay within do not: the percentiles of
+the peaks are never below those of the samples themselves, whatever the length of the rows.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ PEAK_SHARE = 0.98
 """The share of a row's time for which its `gpu_util_p98_pct` holds."""
 
 FINE_MS = 200
-"""Rows up to this length are their own peak: they are as fine as the driver's samples, averages over a sixth of a second."""
+"""Rows up to this length are their own peak: as fine as the driver's samples, averages over a sixth of a second."""
 
 
 @dataclass(frozen=True)
 class RowPeaks:
-    """For each row the level of most of its time and that of the remaining time, and the milliseconds at each and at no known level.
+    """For each row, the level of most of its time and of the rest, and the milliseconds at each and at none known.
 
     NaN where nothing is known of a row's samples.
     """
@@ -49,10 +49,11 @@ class RowPeaks:
 
 
 def util_peaks(rows: DayRows, util: Floats, weight: Floats) -> RowPeaks:
-    """Return the levels that utilization stays within: PEAK_SHARE of a row at its 98th percentile, the remaining time at its maximum.
+    """Return the levels that utilization stays within.
 
-    The whole row is at its maximum where the percentile is unknown, and at its mean where the row is short. Time that the
-    samples do not cover has no known level.
+    A row is at its 98th percentile for PEAK_SHARE of its time, and at its maximum for the rest. It is at its maximum
+    throughout where the percentile is unknown, and at its mean where it is short. Time that the samples do not cover
+    has no known level.
     """
     largest, fine = rows.floats["gpu_util_max_pct"], rows.interval <= FINE_MS
     if fine.any():
@@ -70,7 +71,7 @@ def util_peaks(rows: DayRows, util: Floats, weight: Floats) -> RowPeaks:
 def sm_peaks(rows: DayRows, util: Floats, peaks: RowPeaks) -> RowPeaks:
     """Return the levels that SM activity stays within, assuming that the kernels of one row occupy equally many SMs.
 
-    Only means of it are known. Divided by the row's share of time with a kernel, a mean gives the SMs that a kernel occupies.
+    Only means are known. Divided by the row's share of time with a kernel, a mean gives the SMs that a kernel occupies.
     """
     active = rows.floats["sm_active_pct"]
     if active is rows.nothing:
@@ -127,9 +128,9 @@ def hours_of(rows: DayRows, held: Held) -> pl.DataFrame:
 
 
 class _Groups:
-    """Sums over the rows of each GPU-hour; `number` is each row's group, `weight` and `span` are the rows' own as floats.
+    """Sums over the rows of each GPU-hour; `number` is each row's group, `weight` and `span` are the rows' own.
 
-    Milliseconds are exact as floats, and multiplying floats by integers takes numpy several times as long.
+    Both are floats, which hold milliseconds exactly: numpy multiplies floats by integers several times more slowly.
     """
 
     def __init__(self, starts: Places, rows: DayRows) -> None:
@@ -188,7 +189,7 @@ class _Groups:
         return _lists(np.bincount(bins, weight, count * BINS).reshape(count, BINS), there)
 
     def peak_histogram(self, peaks: RowPeaks) -> pl.Series:
-        """Return the milliseconds at each whole percent, rounded up, of levels that are not exceeded; unknown time counts as 100.
+        """Return the milliseconds at each whole percent, rounded up, of the levels; unknown time counts as 100.
 
         Null in hours in which no row has a known level.
         """
@@ -259,7 +260,7 @@ def _energy(groups: _Groups, rows: DayRows) -> dict[str, object]:
 
 
 def _throttled(groups: _Groups, rows: DayRows) -> dict[str, object]:
-    """Return milliseconds of each kind of throttling; counters of one kind add up, because they count separate causes."""
+    """Return milliseconds of each kind of throttling. Counters of a kind add up: they count separate causes."""
     found: dict[str, object] = {}
     followed = np.zeros(len(groups.starts))
     for kind, names in THROTTLED.items():

@@ -1,4 +1,4 @@
-"""The user of each GPU row: the users of its processes, else those of its allocation, else unknown where memory is in use.
+"""The user of each GPU row: of its processes, else of its allocation, else unknown where memory is in use.
 
 MIG instances are units of their own, with their share of the GPU; the GPU itself keeps the part that no instance has.
 """
@@ -74,7 +74,7 @@ def _spans(rows: DayRows, mine: Places) -> Iterator[tuple[int, int]]:
 UNAVAILABLE, FREE, RESERVED, USE, UNSEEN = 0, 1, 2, 3, 8
 
 NOBODY_LOOKED = ("unwatched", "allocation_unwatched")
-"""User sources of time without a process list and without proof of empty memory: free or allocated, and possibly in use."""
+"""User sources of time with neither process list nor proof of empty memory: free or allocated, possibly in use."""
 
 _ZERO_BELOW_PCT = 0.5
 """An average that the GPU keeps itself may lie a little above the driver's samples of whole percents."""
@@ -84,7 +84,7 @@ _ZERO_BELOW_PCT = 0.5
 class Held:
     """The state of the GPU in each row: `kind`, `zero` and `measured`, and `owner` as a code into `owners`.
 
-    An owner is a user and the source of that knowledge: process, allocation, allocation_unwatched, memory, unwatched or None.
+    An owner is a user and the source: process, allocation, allocation_unwatched, memory, unwatched or None.
     """
 
     kind: Codes
@@ -107,7 +107,7 @@ class Allocated:
 
     @classmethod
     def of(cls, spans: pl.DataFrame, gpus: Sequence[tuple[str, str]]) -> Allocated:
-        """Return the allocated intervals of some GPUs, from rows (gpu, start, end, user, account, job) that do not overlap.
+        """Return the allocated intervals of GPUs, from disjoint rows (gpu, start, end, user, account, job).
 
         `gpu` is a `unit`: a GPU that two hosts report has, on each host, the allocations made for it there.
         """
@@ -147,7 +147,7 @@ def who_holds(
 ) -> Held:
     """Return kind and owner of every row.
 
-    The work of GPUs that `is_split` is that of their MIG instances; `unseen` rows of split GPUs and instances carry no state.
+    The work of GPUs that `is_split` is that of their MIG instances; `unseen` rows of both carry no state.
     """
     split = is_split | unseen
     util, util_max = rows.floats["gpu_util_pct"], rows.floats["gpu_util_max_pct"]

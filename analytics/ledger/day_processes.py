@@ -28,8 +28,8 @@ KEEPER = re.compile(
 """Whole names of tools whose only purpose is to defeat checks for idle GPUs, such as keep-gpu."""
 
 SERVER = (
-    r"(?i)vllm|sglang|tritonserver|text-generation|text-embeddings|lmdeploy|trtllm-serve|tensorrt_llm|llama-server|llama\.cpp|"
-    r"\bollama|mii-server|torchserve|lorax|aphrodite|infinity_emb"
+    r"(?i)vllm|sglang|tritonserver|text-generation|text-embeddings|lmdeploy|trtllm-serve|tensorrt_llm|llama-server|"
+    r"llama\.cpp|\bollama|mii-server|torchserve|lorax|aphrodite|infinity_emb"
 )
 """Pattern of commands and arguments of inference servers."""
 
@@ -69,7 +69,7 @@ class Lists:
     def of_rows(self, rows: DayRows, wanted: Mask) -> Places:
         """Return the list that applies to each wanted row, NONE for none.
 
-        This is the last list at or before the row's time, else the first one after; a list is valid for three of its own intervals.
+        This is the last list at or before the row's time, else the first after it; valid for three of its intervals.
         """
         found = np.full(len(rows), NONE, np.intp)
         mine = np.flatnonzero(wanted)
@@ -305,7 +305,7 @@ def _user_counts(rows: ListedProcesses, starts: Places, owner: Places, several: 
 
 
 def process_day(rows: ListedProcesses, gpus: Sequence[tuple[str, str]], last_listed: Ints) -> pl.DataFrame:
-    """Return the day's processes with the columns of `process_day`; `last_listed` states when each GPU was last empty."""
+    """Return the day's processes with the columns of `process_day`; `last_listed` is when each GPU was last empty."""
     if not len(rows):
         return empty(schema.PROCESS_DAY)
     order = np.lexsort((rows.time, rows.integers["started"], rows.integers["pid"], rows.gpu))

@@ -53,7 +53,7 @@ COLUMNS = (
 )
 
 _USE = ("gpu_util_pct", "gpu_util_max_pct", "sm_active_pct", "process_count", "mem_used_bytes")
-"""Of two rows for one moment of a GPU, the row with more of these counts is kept: work that one of two rows shows did happen."""
+"""Of two rows for one moment of a GPU, the row with more of these is kept: work that either row shows did happen."""
 
 _PERCENT_MAX = 100.5
 """An average that the GPU keeps itself may lie a hair above 100."""
@@ -108,8 +108,8 @@ class DayRows:
     usable: Mask
     """Rows that show anything about the state."""
     weight: Ints
-    """The time that a usable row covers, 0 for other rows. It ends at the next usable row or where the GPU was released, after three
-    intervals at most, or one for the GPU's last row."""
+    """The time that a usable row covers, 0 for other rows. It ends at the next usable row or where the GPU was
+    released, after three intervals at most, or one for the GPU's last row."""
     span: Ints
     """The same over all rows."""
     defects: tuple[Defect, ...]
@@ -144,7 +144,7 @@ class DayRows:
         return self.health.where_in((RELEASED,)) & ~self.usable
 
     def energy_mj(self, lasting_ms: Floats) -> Floats:
-        """Return the energy of each row: by the counter where it is read, never more than it rose, else power times a time."""
+        """Return the energy of each row: the rise of its counter where that is read, else power times a time."""
         return np.where(self.counted, self.risen_mj, self.floats["power_w"] * lasting_ms)
 
     @property
@@ -161,7 +161,7 @@ def read_day_rows(
 
 
 def in_day(time: Ints, day_ms: int) -> Mask:
-    """Return which times are inside the day: a file holds its own day's rows, but a broken clock's rows lie anywhere."""
+    """Return which times are inside the day. A file holds its own day's rows, except those of a broken clock."""
     return np.asarray((time >= day_ms) & (time < day_ms + DAY_MS), bool)
 
 
@@ -219,7 +219,7 @@ def day_rows(columns: Columns, day_ms: int) -> DayRows:
 
 
 def _covered_by_agents(codes: Codes, start: Ints, interval: Ints, whole: Mask, source: Strings) -> Mask:
-    """Return scraped rows of moments that an agent's row covers; they may have arrived later, but the agent observed more."""
+    """Return the scraped rows of moments that an agent's row covers, even if scraped later: it observed more."""
     scraped = whole & source.where_in(("scraped",))
     agents = whole & ~source.where_in(("scraped", "import"))
     if not scraped.any() or not agents.any():
@@ -233,9 +233,9 @@ def _covered_by_agents(codes: Codes, start: Ints, interval: Ints, whole: Mask, s
 
 
 def _ordered_rows(codes: Codes, start: Ints, whole: Mask, columns: Columns) -> tuple[Ints | slice, Ints]:
-    """Return the rows to keep, by GPU and start, each moment once; and the rows that repeat a moment, whatever their content.
+    """Return the rows to keep, by GPU and start, each moment once; and the rows that repeat a moment.
 
-    Which of several rows of one moment stays does not depend on their order: the one with the most use.
+    Of the rows of one moment, the one with the most use stays, whatever their order and content.
     """
     rows = np.flatnonzero(whole)
     gpu, moment = codes[rows], start[rows]
@@ -306,7 +306,7 @@ def usable_weights(gpu: Codes, start: Ints, interval: Ints, usable: Mask, health
 def _rates(
     columns: Columns, kept: Ints | slice, axis: tuple[Codes, Ints, Ints], tally: _Tally, nothing: Floats
 ) -> tuple[dict[str, Floats], Floats]:
-    """Return each counter's rise per millisecond since the row before, in the same epoch and without a gap, NaN elsewhere.
+    """Return each counter's rise per millisecond since the row before, NaN after a gap or in another epoch.
 
     Return also the energy counter itself.
     """
@@ -339,7 +339,7 @@ def _rates(
 
 
 def _in_one_epoch(epoch: Ints, start: Ints, source: Strings) -> Mask:
-    """Return which adjacent scraped rows share an epoch although only one of them names it, because it began before both.
+    """Return which adjacent scraped rows share an epoch that began before both and that at most one of them names.
 
     A reader of samples recognizes a new epoch in them, and no longer names it where the window was cut.
     """

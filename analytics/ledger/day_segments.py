@@ -1,8 +1,9 @@
-"""From a host-day's rows to segments of the ledger: first runs of rows that are alike, then segments with one label each.
+"""From a host-day's rows to segments of the ledger: runs of rows that are alike, then segments with one label each.
 
-A segment inside the day is final except for the choice between `low` and `active`, which depends on the whole segment over midnight.
-An idle interval without a kernel at the day's edge may continue in the next day: a short one is labelled `zero` until the days are joined,
-and a short time in which kernels only wait is labelled `stalling`, and time that stalls if the day before ends so `resumed`.
+A segment inside the day is final except for the choice between `low` and `active`, which depends on the whole segment
+over midnight. An idle interval at the day's edge may continue in the next day: until the days are joined, a short one
+is labelled `zero`. A short time in which kernels only wait is labelled `stalling`, and time that stalls if the day
+before ends so `resumed`.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Runs:
 def find_segments(
     rows: DayRows, held: Held, shares: Shares, lists: Lists, settings: LedgerSettings, *, signs: Codes
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the segments of one date's host-days, with the columns of `ledger_part`, and idle intervals with those of `idle_interval_part`.
+    """Return the segments of one date's host-days (`ledger_part`) and their idle intervals (`idle_interval_part`).
 
     `signs` are those of `stall_signs`.
     """
@@ -221,10 +222,10 @@ def _sampled_sums(
 
 
 def _quiet_rows(drawn: Floats, power: Floats, weight: Ints, first: Places, settings: LedgerSettings) -> Mask:
-    """Return the rows from which on, up to the next one, the card was at rest by two witnesses, in runs of `idle_after`.
+    """Return the rows after which, up to the next row, two witnesses show the card at rest, in runs of `idle_after`.
 
-    `drawn` is the mean draw since the row before where both are at 0. Work between the readings raises it above the readings,
-    and above the card's own draw in the quieter part of the same run, which begins at `first`.
+    `drawn` is the mean draw since the row before where both are at 0. Work between the readings raises it above the
+    readings, and above the card's own draw in the quieter part of the same run, which begins at `first`.
     """
     least = np.minimum(power[:-1], power[1:])
     alike = (drawn[1:] <= least * (1 + DRAW_SLACK)) & (drawn[1:] * (1 + DRAW_SLACK) >= least)
@@ -286,7 +287,7 @@ class _RunGroups:
 
 
 def _time_beside_idle(idle: _RunGroups, runs: Runs, alike: _Alike, weight: Ints, settings: LedgerSettings) -> Floats:
-    """Return, per run, the time beside its idle interval that may have belonged to it, where both together are long enough.
+    """Return, per run, the time beside its idle interval that may belong to it, if both together are long enough.
 
     The row before one at 0 may have worked at its start only; the row after, where it is a mean, at its end only.
     """
@@ -315,7 +316,8 @@ def _time_beside_idle(idle: _RunGroups, runs: Runs, alike: _Alike, weight: Ints,
 class _Stalls:
     """Which runs do no work, from the groups in which witnesses speak against work without a break.
 
-    A group whose rows mostly have two witnesses or more stalls as a whole: a reading near its limit wavers. Any other is in doubt.
+    A group whose rows mostly have two or more witnesses stalls as a whole, as a reading near its limit wavers. Any
+    other is in doubt.
     """
 
     long: Mask
@@ -345,7 +347,10 @@ class _Stalls:
 
 
 def _labels(idle: _RunGroups, stalls: _Stalls, alike: _Alike, settings: LedgerSettings) -> Codes:
-    """Return the kind, with use split into held, stalled and busy, and into zero and stalling where only the next day can decide."""
+    """Return the labels: the kind, with use split by the day's evidence.
+
+    Use is held, stalled or busy, and zero, stalling or resumed where only the adjacent day can decide.
+    """
     label = alike.kind.copy()
     if not len(label):
         return label

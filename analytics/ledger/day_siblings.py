@@ -1,7 +1,7 @@
 """GPUs of one job that fall together from work to a flat draw: what the other cards' sensors say against work.
 
-A collective that hangs stops every rank within seconds, and kernels that only wait draw the same power row after row. The draw of
-work moves. At a power limit it may be flat, but then it has not fallen on every GPU of the job.
+A collective that hangs stops every rank within seconds, and kernels that only wait draw the same power row after row.
+The draw of work moves. At a power limit it may be flat, but then it has not fallen on every GPU of the job.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from analytics.names import JOINER
 from fallow.clock import MINUTE_MS
 
 ALONE, FELL, STILL = range(3)
-"""What the other GPUs of a row's job say: nothing; all fell from work to a flat draw; all have had a flat draw since midnight."""
+"""What the other GPUs of a row's job say: nothing; all fell from work to a flat draw; all were flat since midnight."""
 
 FLAT_STEP = 0.02
 """Largest change of the draw from one row to the next while kernels only wait."""
 FELL_TO = 0.75
-"""A flat draw is a fall up to this share of the highest mean of WORKED_MIN_MS before (a T4 or L4 that spins: 0.6; larger cards: 0.3 to 0.5)."""
+"""A flat draw up to this share of the highest mean of WORKED_MIN_MS before is a fall. A T4 or L4 that spins draws 0.6,
+larger cards 0.3 to 0.5."""
 WORKED_MIN_MS = 5 * MINUTE_MS
 _FAR_W = 1e7
 """More than any card draws: it keeps the highest draws of GPUs and users apart in one pass."""
@@ -29,7 +30,7 @@ _FAR_W = 1e7
 def siblings(rows: DayRows, held: Held, running: Mask, at: Places, least_ms: int) -> Codes:
     """Return what the other GPUs of the same job on the host say of each row: ALONE, FELL or STILL.
 
-    `running` marks rows in which kernels were reported, `at` those that may wait. A job that works on any of its GPUs has no witness.
+    `running` marks rows with reported kernels, `at` those that may wait. A job that works on any GPU has no witness.
     """
     found = np.full(len(rows), ALONE, np.int32)
     job = _jobs(rows, held)
@@ -81,7 +82,7 @@ def _flat(rows: DayRows, at: Places, least_ms: int) -> Places:
 
 
 def _fallen(rows: DayRows, held: Held, flat: Places) -> tuple[Mask, Mask]:
-    """Return the flat rows whose GPU drew much more under the same user before, and the others of users that have it since midnight."""
+    """Return the flat rows whose GPU drew much more under the same user before, and those flat since midnight."""
     new_gpu = np.append(True, np.diff(rows.gpu) != 0)
     new = new_gpu | np.append(True, np.diff(held.owner) != 0)
     number = np.cumsum(new) - 1

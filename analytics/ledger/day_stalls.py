@@ -1,13 +1,13 @@
 """The rows in which kernels are reported and no work is done, by witnesses that agree.
 
-Utilization says that a kernel is resident, not that it does anything. The kernel of a hung collective, a kernel whose process is
-gone and the bursts of a keep-alive all read as work. Other witnesses tell them apart: the power against the model's own draw, the
-activity of the card's units, its traffic, the process list, the other GPUs of the job (analytics/ledger/day_siblings), the CPU
-time of the processes and what the host reads and writes. Utilization beside memory in which no context fits is a wrong reading and
-no stall (analytics/contradictions).
+Utilization says that a kernel is resident, not that it does anything. The kernel of a hung collective, a kernel whose
+process is gone and the bursts of a keep-alive all read as work. Other witnesses tell them apart: the power against the
+model's own draw, the activity of the card's units, its traffic, the process list, the other GPUs of the job
+(analytics/ledger/day_siblings), the CPU time of the processes and what the host reads and writes. Utilization beside
+memory in which no context fits is a wrong reading and no stall (analytics/contradictions).
 
-One witness never decides. A row counts as *waiting* where at least two independent witnesses agree and none contradicts; where one
-alone speaks it counts as *doubtful*, which figures state as a bound. When in doubt it is work:
+One witness never decides. A row counts as *waiting* where at least two independent witnesses agree and none
+contradicts; where one alone speaks it counts as *doubtful*, which figures state as a bound. When in doubt it is work:
 
 - memory-bound decoding, FP64 solvers and any kernel with arithmetic keep a unit busy, or draw more power;
 - tiny models that are bound by launch latency leave gaps between kernels, move bytes over PCIe, or show arithmetic;
@@ -35,14 +35,15 @@ from fallow.clock import MINUTE_MS
 from fallow.stall_evidence import ACTIVITY_MOST, ACTIVITY_NEEDED, HELD_DOWN_MOST, RESIDENT_PCT, RestingDraw
 
 NO_SIGN, WAITING, KEPT_ALIVE, DOUBTFUL, CONTESTED, RESUMING = range(6)
-"""What witnesses say of a row: nothing; its kernels only wait; it belongs to a keep-alive; one witness alone speaks against work;
-some do, and the host, its processes or the distance of the samples leave room for work; or its kernels only wait if they already
-did at midnight."""
+"""What witnesses say of a row: nothing; its kernels only wait; it belongs to a keep-alive; one witness alone speaks
+against work; some do, and the host, its processes or the distance of the samples leave room for work; or its kernels
+only wait if they already did at midnight."""
 
 POLLING_PCT = 50.0
-"""Kernels that wait, time out and start again leave pauses; all GPUs of a job must have fallen to such a utilization."""
+"""Kernels that wait, time out and restart leave pauses; all GPUs of a job must have fallen to such a utilization."""
 ONE_BLOCK_PCT, FEW_SMS_PCT = 2.0, 5.0
-"""One spinning block keeps 1 to 2 % of the SMs active: so few do no work. A ring of a few channels keeps 5 %, as a tiny model may."""
+"""One spinning block keeps 1 to 2 % of the SMs active: no work has so few. A ring of a few channels keeps 5 %, as a
+tiny model may."""
 MOVED_BYTES_PER_S = 50e6
 """A checkpoint is written and data are read faster than this, on disk or network; logs are slower."""
 BUSY_CPU_PCT = 200.0
@@ -131,13 +132,13 @@ class _Draws:
         return cls(rows, *np.array([draw or nothing for draw in found], np.float64).T)
 
     def drawn_w(self, at: Places) -> Floats:
-        """Return the larger of reading and energy counter: either sensor alone shows work. NaN where no card draws so little."""
+        """Return the larger of reading and energy counter, as either shows work; NaN where no card draws so little."""
         drawn_w = np.fmax(self.rows.floats["power_w"][at], self.rows.rates["energy_mj"][at])
         return np.where(drawn_w < self.least_w[self.rows.gpu[at]], np.nan, drawn_w)
 
 
 def _lasting(rows: DayRows, at: Places, least_ms: int) -> Places:
-    """Return those of the rows that stand in long unbroken runs, or in runs at the edge of a GPU's day: no other row can stall."""
+    """Return the rows in long unbroken runs, or in runs at the edge of a GPU's day: no other row can stall."""
     if not len(at):
         return at
     start, end = rows.start[at], rows.start[at] + rows.weight[at]
@@ -156,8 +157,9 @@ def _witnesses(
 ) -> tuple[Mask, ...]:
     """Return what power, units and process list say against work in these rows; none does where a unit works.
 
-    Device memory at rest stands for the units beside other GPUs of the job that fell, and without a process. A tiny model leaves it at
-    rest, too, but its job did not fall, and its process is listed. Pauses between kernels lower the power as a stall does.
+    Device memory at rest stands for the units without a process, and beside other GPUs of the job that fell. A tiny
+    model leaves it at rest, too, but its job did not fall, and its process is listed. Pauses between kernels lower
+    power, too.
     """
     drawn_w, gpu = draws.drawn_w(at), rows.gpu[at]
     known = {name: rows.floats[name][at] for name in ("sm_active_pct", "dram_active_pct", "pcie_rx_bytes_per_s")}
@@ -238,11 +240,12 @@ def _is_moved(rows: DayRows, at: Places, host_rows: Columns) -> Mask:
 
 
 def _kept_alive(rows: DayRows, held: Held, lists: Lists, ran: Mask, draws: _Draws, *, least_ms: int) -> Places:
-    """Return the rows of keep-alives: unbroken time with tiny memory, next to no CPU and little power, in which bursts come by a timer.
+    """Return the rows of keep-alives: unbroken time with tiny memory, little CPU and power, and bursts by a timer.
 
-    The tool's name stands for the timer or for the CPU, and beside both for tiny memory. Without it servers and pods are left alone:
-    their callers and probes may come by a timer, too. The rows between the bursts belong to it. Their draw is no curve of a card that
-    was not measured: a model that scores a few requests by a timer draws little more than they do.
+    The tool's name stands for the timer or for the CPU, and beside both for tiny memory. Without it servers and pods
+    are left alone: their callers and probes may come by a timer, too. The rows between the bursts belong to it. Their
+    draw is no curve of a card that was not measured: a model that scores a few requests by a timer draws little more
+    than they do.
     """
     nothing = np.zeros(0, np.intp)
     small = rows.floats["mem_used_bytes"] <= TINY_BYTES

@@ -1,6 +1,6 @@
-"""The state of each GPU over the days before those of a command, kept in the lake by month: life tables read a year of it.
+"""The state of each GPU over the days before those of a command, kept by month: life tables read a year of it.
 
-The kept rows of a month state which rows of the ledger they are made from, and are made again where the manifest names others.
+The kept rows of a month state which rows of the ledger they are from, and are rebuilt where the manifest names others.
 A ledger day that has been damaged since costs nothing as long as its month is kept.
 """
 
@@ -28,7 +28,7 @@ STATES_OF_GPUS = schema.GPU_STATE.names
 def joined_states(rows: pl.DataFrame) -> pl.DataFrame:
     """Return ledger rows as STATES_OF_GPUS; adjacent rows of a GPU that `idle_intervals` does not tell apart are one.
 
-    Such rows have the state of the first: `stalled`, `low` and `active` all have kernels, and neither `unknown` nor `unavailable` is evidence.
+    It has the first state: `stalled`, `low` and `active` have kernels; `unknown` and `unavailable` are no evidence.
     """
     state = pl.col("state").cast(pl.String)
     use = (
@@ -49,7 +49,7 @@ def joined_states(rows: pl.DataFrame) -> pl.DataFrame:
 def states_of_month(
     lake: Lake, month: str, contents: Mapping[str, str], on_unusable: OnUnusable | None
 ) -> pl.DataFrame:
-    """Return `joined_states` of a month that the ledger has left behind, such as `2026-11`; kept where the lake can be written.
+    """Return `joined_states` of a month before the ledger's, such as `2026-11`; kept where the lake can be written.
 
     Args:
         lake: the lake that keeps the ledger.

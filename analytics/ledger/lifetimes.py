@@ -1,6 +1,6 @@
-"""The history of each GPU in a ledger: when it was first and last observed, when first used, and sums up to a day's end.
+"""The history of each GPU in a ledger: when it was first and last observed, first used, and sums up to a day's end.
 
-The history is kept per day over all hosts, so a command that reads a few weeks has that of the years before without reading them.
+It is kept per day over all hosts, so a command that reads a few weeks has it for the years before without reading them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Earlier:
         return pl.concat([found, days], how="vertical_relaxed")
 
     def states(self, since_ms: int) -> pl.DataFrame:
-        """Return the states of each GPU (STATES_OF_GPUS) on the earlier days, from the day of a moment on; see `joined_states`."""
+        """Return STATES_OF_GPUS on the earlier days, from the day of a moment on; see `joined_states`."""
         start_ms, first = floor_ms(since_ms, DAY_MS), utc_day(since_ms)
         months = sorted({date[:7] for date in self.dates if date >= first})
         parts = [self._states_of(month) for month in months]

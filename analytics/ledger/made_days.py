@@ -1,6 +1,6 @@
-"""The days of a ledger before they are joined: kept days as files, built days as files once they are kept, else as frames.
+"""The days of a ledger before they are joined: as files where the lake keeps them, else as frames.
 
-Host-days are built one after the other, in several processes where there is enough to do, or by the workers of a scheduler.
+Host-days are built one by one, in several processes where there is enough to do, or by a scheduler's workers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WORTH_A_POOL_BYTES = 64 * 2**20
 """Bytes of Parquet; below this, starting processes takes longer than the work."""
 
 _BATCH_BYTES = 3 * 2**20
-"""Bytes of Parquet in one task, some 300,000 rows: enough that calls cost nothing, little enough for a processor's cache."""
+"""Bytes of Parquet in one task, some 300,000 rows: calls cost nothing, and they fit into a processor's cache."""
 
 
 def build_days(
@@ -106,7 +106,7 @@ def host_days(
     files: Mapping[str, Sequence[LakeFile]],
     expired: Collection[str] = frozenset(),
 ) -> dict[str, dict[str, HostDay]]:
-    """Return the sources of each part per date and host; only hosts and days with gpu rows, and no host of `expired` dates."""
+    """Return each part's sources by date and host, for hosts and days with gpu rows, without `expired` dates."""
     found: dict[str, dict[str, dict[str, list[LakeFile]]]] = defaultdict(dict)
     for file in files["gpu"]:
         if file.date not in expired:
@@ -145,7 +145,7 @@ def print_of_day(prints: Mapping[str, str]) -> str:
 def make_day(order: WorkOrder) -> WrittenDay:
     """Write the files of a task, on a worker. Return them.
 
-    Raises FallowError where the worker has another fallow or no such lake, and LakeError where it cannot read or write the lake.
+    Raises FallowError where the worker has another fallow, and LakeError where it has another lake or cannot use it.
     """
     task, here = order.task, socket.gethostname()
     if (mine := (__version__, METHOD)) != order.maker:
@@ -323,7 +323,7 @@ class MadeDays:
             self._is_written(lambda: keep_tables(self._lake, rows, self.manifest))
 
     def parts_by_share(self, dates: Collection[str] | None = None) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
-        """Yield the rows of `ledger_part` and of `idle_interval_part`, of all days or some, one share of the hosts after the other."""
+        """Yield the rows of `ledger_part` and `idle_interval_part` of all days or some, by share of the hosts."""
         wanted = self._files if dates is None else self._files.keys() & set(dates)
         total = max((share.total for date in wanted for share in self._files[date]), default=1)
         for number in range(total):
@@ -337,7 +337,7 @@ class MadeDays:
     def rows(
         self, table: schema.LakeTable, dates: Collection[str], columns: Sequence[str], share: HostShare = _ALL
     ) -> pl.DataFrame:
-        """Return some columns of a table on some days, of the hosts of a share; of days that could not be kept, whatever their date."""
+        """Return columns of a table for a share's hosts: of some days, and of all that could not be kept."""
         wanted = set(dates)
         stored = [each for date, own in sorted(self._files.items()) if date in wanted for each in sorted(own.items())]
         files = [files[table.name] for own, files in stored if share.overlaps(own)]

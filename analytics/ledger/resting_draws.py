@@ -1,9 +1,9 @@
 """The draw of a card that does no work, by model: what power says as one witness of several.
 
-A kernel that only waits keeps a card near the draw of an open context: an H200 drew 80 W without a process, 126 W with an idle
-one, 198 W with one spinning thread, and 434 W and more with memory-bound or compute-bound work (docs/measured-on-hardware.md).
-Unmeasured cards are taken to draw the same shares of their power limit. Small cards draw more of theirs at rest, so
-power never speaks against them: their time stays work.
+A kernel that only waits keeps a card near the draw of an open context: an H200 drew 80 W without a process, 126 W with
+an idle one, 198 W with one spinning thread, and 434 W and more with memory-bound or compute-bound work
+(docs/measured-on-hardware.md). Unmeasured cards are taken to draw the same shares of their power limit. Small cards
+draw more of theirs at rest, so power never speaks against them: their time stays work.
 """
 
 from __future__ import annotations

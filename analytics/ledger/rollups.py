@@ -59,7 +59,7 @@ class Rollups:
         return self.inside(Window(self.window.since_ms, until_ms))
 
     def hourly(self, *columns: str, since_ms: int | None = None) -> pl.DataFrame:
-        """Return the named columns of `hourly` (all but the histograms by default) from a moment on, with time, host and gpu."""
+        """Return columns of `hourly` (default: all but histograms) from a moment on, with time, host and gpu."""
         return self._frame(
             schema.HOURLY, columns or [name for name in schema.HOURLY.names if name not in HISTOGRAMS], since_ms
         )
@@ -173,7 +173,7 @@ def _sums(day: pl.DataFrame, columns: Sequence[str], hours: pl.DataFrame) -> lis
 
 
 def percentiles(histograms: NDArray[np.int64], share: float) -> list[float | None]:
-    """Return the whole percent at or below which `share` of each row's time lies, at most one point too low; None without any time."""
+    """Return the whole percent within which `share` of each row's time lies, at most one too low; None without time."""
     total = histograms.sum(axis=1)
     below = (np.cumsum(histograms, axis=1) < share * total[:, None]).sum(axis=1)
     return [float(value) if known else None for value, known in zip(below, total, strict=True)]

@@ -1,14 +1,15 @@
-"""Bounds of idle time from point samples: which zeros other evidence supports, and between which limits the idle time lies.
+"""Bounds of idle time from point samples: which zeros other evidence supports, and within which limits it lies.
 
-A point sample at 0 shows that no kernel ran at that moment. A kernel may have run before the next sample. Time that is held by such
-samples alone is therefore held for between none and all of that time, unless other evidence excludes work:
+A point sample at 0 shows that no kernel ran at that moment. One may have run before the next sample. Time that such
+samples alone call held is therefore held for between none and all of it, unless other evidence excludes work:
 
-- *confirmed*: the energy counter, which covers all time between two samples, rose between any two as that of an idle card does;
-- *very likely*: no counter was read, and the power readings, each of one second, are flat. They are so numerous that a card that
-  worked once in each `ledger.idle_after` would have shown it with 95 % (rule of three). The evidence fails where work keeps step
-  with the readings: figures state this time separately, and no finding that rests on it is of high confidence.
+- *confirmed*: the energy counter, which covers all time between two samples, rose between any as that of an idle card;
+- *very likely*: no counter was read, and the power readings, each of one second, are flat. They are so numerous that a
+  card that worked once in each `ledger.idle_after` would have shown it with 95 % (rule of three). The evidence fails
+  where work keeps step with the readings: figures state this time separately, and no finding that rests on it is of
+  high confidence.
 
-The draw of an idle card is learnt from the fleet itself. Utilization alone supports nothing, however many samples there are.
+The draw of an idle card is learnt from the fleet itself. Utilization alone supports nothing, however many its samples.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ FLOOR_QUANTILE = 0.1
 FLOOR_MIN_HOURS = 8.0
 """Fewer GPU-hours may all come from one odd card."""
 FLOOR_MIN_GPUS = 3
-"""The draw of sampled cards at rest counts where this many of a model share it: a single card may do a little all the time."""
+"""A draw of sampled cards at rest counts where this many of a model share it: one card may always do a little."""
 CONTEXT_MOST_W = 50.0
 """An open CUDA context adds 26 to 50 W to what an idle A100 or H100 draws (arXiv 2605.23918)."""
 LIMIT_SHARE_MOST = 0.45
-"""The largest draw of a card at rest as a share of its power limit: a T4 with a context takes 26 of 70 W, an H100 117 of 700 W."""
+"""Largest draw of a card at rest over its power limit: a T4 with a context takes 26 of 70 W, an H100 117 of 700 W."""
 _READING_MS = SECOND_MS
 """A power reading is the mean of a second on Ampere and later (NVML); on other cards it is not longer."""
 _RULE_OF_THREE = 3
@@ -79,10 +80,10 @@ class IdleFloors:
 def idle_floors(segments: pl.DataFrame, inventory: Inventory, idle_after_ms: int) -> IdleFloors:
     """Return the draw of idle cards in rows of the ledger: whole cards at 0 throughout, whose power is known.
 
-    Free cards count where a process list or their memory shows that they are free. Held cards count where they were watched. A model
-    without watched cards uses the quiet time of sampled cards, in which two witnesses agree: the counter between the samples, which
-    work would raise, and the power readings at the samples. A draw counts only if several cards share it, and if it is plausible
-    beside the model's free cards and its power limit.
+    Free cards count where a process list or their memory shows that they are free. Held cards count where they were
+    watched. A model without watched cards uses the quiet time of sampled cards, in which two witnesses agree: the
+    counter between the samples, which work would raise, and the power readings at the samples. A draw counts only if
+    several cards share it, and if it is plausible beside the model's free cards and its power limit.
     """
     held = pl.col("state") == "held"
     watched = held & (pl.col("sampled_ms") == 0) & (pl.col("coverage_ratio") >= _WATCHED_FROM)
@@ -104,7 +105,7 @@ def idle_floors(segments: pl.DataFrame, inventory: Inventory, idle_after_ms: int
 def _floors(
     idle: pl.DataFrame, watts: str, spent_ms: str, inventory: Inventory, least_gpus: int = 1
 ) -> dict[str, IdleFloor]:
-    """Return, by model, the low decile of a column over time, where enough GPUs draw no more than that and the slack."""
+    """Return, by model, the low decile of a column over time, where enough GPUs draw at most that and the slack."""
     models = {gpu: inventory.model(gpu) for gpu in idle["gpu"].unique()}
     rows = idle.select(
         "gpu",
@@ -138,9 +139,9 @@ def _is_unwatched() -> pl.Expr:
 def with_unconfirmed(segments: pl.DataFrame, floors: IdleFloors | None, inventory: Inventory) -> pl.DataFrame:
     """Return the rows with the evidence for the idle time in which point samples read 0.
 
-    The energy counter proves `confirmed_ms` idle, flat power readings make `likely_ms` very likely. `unconfirmed_ms` is the
-    remaining held time, and the remaining free or reserved time of GPUs that may be in use. The time after the
-    last sample of a row stays open, because the next start of work is unknown. Without `floors` nothing was sampled.
+    The energy counter proves `confirmed_ms` idle, flat power readings make `likely_ms` very likely. `unconfirmed_ms` is
+    the remaining held time, and the remaining free or reserved time of GPUs that may be in use. The time after the last
+    sample of a row stays open, because the next start of work is unknown. Without `floors` nothing was sampled.
     """
     idle = (pl.col("state") == "held") | pl.col("state").is_in(UNOCCUPIED)
     rows = segments.with_row_index("_row").filter(idle & (pl.col("sampled_ms") > 0))
@@ -179,7 +180,7 @@ _SUPPORTED = ("unconfirmed_ms", "likely_ms", "confirmed_ms")
 
 
 def _counter_evidence(floors: IdleFloors, models: Mapping[str, str], by_zero: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-    """Return whether the energy counter shows an idle card from the first sample of a row to the last, and in its quiet time."""
+    """Return whether the energy counter shows an idle card throughout a row, and in the row's quiet time."""
     held = {gpu: floor.watts * (1 + DRAW_SLACK) for gpu, model in models.items() if (floor := floors.of(model))}
     free = {gpu: floors.free[model].watts * (1 + DRAW_SLACK) for gpu, model in models.items() if model in floors.free}
     # a card whose memory is empty has no context
@@ -218,7 +219,7 @@ class Basis(StrEnum):
 
     @classmethod
     def of(cls, unconfirmed: float, likely: float = 0.0) -> Basis:
-        """Return the basis of some time, from its share without support and its share that power readings alone support."""
+        """Return the basis of some time, from its shares without support and with that of power readings alone."""
         if unconfirmed > UNCONFIRMED_MAX:
             return cls.SAMPLED
         return cls.LIKELY if unconfirmed + likely > UNCONFIRMED_MAX else cls.CONFIRMED
@@ -245,7 +246,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class LikelyIdle:
-    """Idle time that power readings alone support: its length, its number of samples at 0, and the range of the readings."""
+    """Idle time that power readings alone support: its length, its samples at 0, and the range of the readings."""
 
     time_ms: int
     count: int
@@ -282,7 +283,7 @@ class PointSamples:
     count: int
     """Its number of samples."""
     idle: Bound
-    """Bounds of the time at 0, without a kernel for however short a time. They cover all of the time, the watched part included."""
+    """Bounds of the time at 0, without even a short kernel. They cover all time, including watched time."""
     likely: LikelyIdle | None = None
 
     @property
@@ -292,7 +293,7 @@ class PointSamples:
 
     @property
     def hidden_ratio(self) -> float | None:
-        """Return the largest share of the time between the samples, where work leaves no trace in utilization; None without any.
+        """Return the largest share of the time in which work leaves no trace in utilization; None without samples.
 
         A reading covers a sixth of a second for certain, whatever the window of its product.
         """
@@ -302,8 +303,8 @@ class PointSamples:
 def samples_of(segments: pl.DataFrame) -> PointSamples:
     """Return the point samples among some rows of the ledger.
 
-    A watched row at 0 was idle throughout, and any other row was idle for no more than the complement of its mean. For samples,
-    the shares at 0 and not at work have Wilson's interval, which assumes moments that do not keep step with the work.
+    A watched row at 0 was idle throughout, any other row for no more than the complement of its mean. For samples, the
+    shares at 0 and not at work have Wilson's interval, which assumes moments that do not keep step with the work.
     """
     if segments.is_empty():
         return PointSamples(0, 0, Bound(0.0, 0.0))
@@ -330,5 +331,5 @@ def samples_of(segments: pl.DataFrame) -> PointSamples:
 
 
 def confirmed_by_counter() -> pl.Expr:
-    """Return the share of the sampled time of a row of `with_unconfirmed` in which the energy counter shows an idle card."""
+    """Return the share of a row's sampled time (`with_unconfirmed`) in which the energy counter shows an idle card."""
     return (pl.col("confirmed_ms") / pl.col("sampled_ms")).fill_nan(0)

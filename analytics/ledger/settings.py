@@ -13,7 +13,7 @@ SAMPLED_BELOW = 0.5
 """A row that watched less than half of its time is a point sample of utilization."""
 
 DRAW_SLACK = 0.05
-"""The largest difference in draw at rest between cards of one model, between a card's warm and cold days, and between its two sensors."""
+"""Largest difference in draw at rest: among cards of a model, a card's warm and cold days, and its two sensors."""
 
 QUIET_SLACK = 0.02
 """The largest difference in mean draw at rest between two half minutes; half a second of work a minute adds 2 %."""

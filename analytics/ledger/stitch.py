@@ -218,11 +218,14 @@ def _closed_parts(parts: pl.DataFrame) -> pl.DataFrame:
 
 
 _WITHOUT_WORK = {"zero": "held", "stalling": "stalled", "resumed": "stalled"}
-"""By the label of time without work at the edge of a day what it is if the whole time is long, and not `resumed` from its start."""
+"""What time without work at a day's edge is, by label, if it is long as a whole and does not start `resumed`."""
 
 
 def _decided_parts(parts: pl.DataFrame, settings: LedgerSettings) -> pl.DataFrame:
-    """Return the parts with `zero` turned into `held` or `busy`, and `stalling` into `stalled` or `busy`, by the whole time over midnight."""
+    """Return the parts with their final label, by the whole time over midnight.
+
+    `zero` becomes `held` or `busy`; `stalling` and `resumed` become `stalled` or `busy`.
+    """
     label = pl.col("label")
     least_ms = pl.when(label == "zero").then(settings.idle_after_ms).otherwise(settings.stalled_after_ms)
     long, doubtful = (pl.col("unworked_ms") >= least_ms) & pl.col("begun"), label.is_in(list(_WITHOUT_WORK))
@@ -261,7 +264,7 @@ def _gaps(known: pl.DataFrame, unknown: pl.DataFrame) -> pl.DataFrame:
 
 
 def _gaps_of_existing(gaps: pl.DataFrame, known: pl.DataFrame, parents: Mapping[tuple[str, str], str]) -> pl.DataFrame:
-    """Return the gaps without the time in which an instance did not exist: while its GPU was observed, but not the instance."""
+    """Return the gaps without the time in which an instance did not exist: only its GPU was observed."""
     names = pl.concat_str(*_UNIT, separator="\0").cast(pl.String)
     of = {f"{host}\0{uuid}": f"{host}\0{parent}" for (host, uuid), parent in parents.items()}
     asked = gaps.with_columns(whole=names.replace_strict(of, default=None, return_dtype=pl.String))
@@ -345,10 +348,10 @@ def _evidence(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def cut_at_midnight(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows (time, end, ...) cut at every UTC midnight, with `day` (days since the epoch); sums are divided by time.
+    """Return the rows (time, end, ...) cut at every UTC midnight, with `day` (days since the epoch).
 
-    Only the last row of a day reaches over midnight, by at most three intervals. Dividing sums by time therefore moves at
-    most that much evidence to the other side of the cut; durations are exact, and so is the whole segment's total. Samples
+    Sums are divided by time. Only the last row of a day reaches over midnight, by at most three intervals, so no more
+    evidence than that moves to the other side of the cut; durations and the whole segment's total are exact. Samples
     count where their row begins.
     """
     days = cut(frame.with_columns(first=pl.col("time") // DAY_MS), DAY_MS, "day", sums=_SHARED)

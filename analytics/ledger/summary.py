@@ -1,7 +1,7 @@
-"""Sums over the ledger: GPU-hours by state, coverage, idle share and idle intervals, for a window and for groups of GPUs.
+"""Sums over the ledger: GPU-hours by state, coverage, idle share and idle intervals, by window and group of GPUs.
 
-Sums are integers of milliseconds; hours and shares are computed from them at the very end. A host whose clock is ahead does not
-move the end of the data.
+Sums are integers of milliseconds; hours and shares are computed from them at the very end. A host whose clock is ahead
+does not move the end of the data.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LEFT_OPEN = ("sampled_ms", "perhaps_idle_ms", "perhaps_stalled_ms", "unconfirme
 """Time that the witnesses leave open, in the order of the sums; 0 for rows without a value."""
 
 OPEN_FROM = 0.01
-"""A smaller share of the observed time moves no figure by more than a point; the header and the data quality still state it."""
+"""A smaller share of the observed time moves no figure by over a point; the header and data quality still state it."""
 
 SILENT_AFTER_MS = HOUR_MS
 """A GPU that was not observed for this long is silent: its current state is unknown."""
@@ -79,7 +79,7 @@ class Totals:
         return None if likely is None else Basis.of(self.unconfirmed(state), likely)
 
     def bound(self, state: str) -> Bound:
-        """Return the bounds of the state's time: without the unconfirmed time, and with the time that may have been held or stalled."""
+        """Return the state's bounds: without unconfirmed time, and with all that may have been held or stalled."""
         spent_ms = self.state_ms[state]
         more_ms = {"held": self.perhaps_ms, "stalled": self.perhaps_stalled_ms}.get(state, 0)
         return Bound(spent_ms - min(self.unconfirmed_ms.get(state, 0), spent_ms), spent_ms + more_ms)
@@ -135,7 +135,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Idle:
-    """Time at measured zero utilization, whatever the user of the GPU: in all, and in idle intervals of at least each threshold."""
+    """Time at measured zero utilization, with or without a user: in all, and in idle intervals by least length."""
 
     zero_ms: int
     idle_interval_ms: dict[str, int]
@@ -154,23 +154,23 @@ class Summary:
     stopped_gpus: int
     """GPUs that were last observed more than an hour before the end; their time after that is in no sum."""
     seen_share: float | None = None
-    """The observed share of the GPU time of the whole window, silent hosts included; see `analytics.report.coverage`."""
+    """Observed share of the whole window's GPU time, silent hosts included; see `analytics.report.coverage`."""
     outside_ms: float = 0.0
     """GPU time before a host's first row or after its last: not observed, and in no sum."""
 
     @property
     def coverage(self) -> float | None:
-        """Return the observed share of the window, else, where the window's share is not set, of the time in the sums."""
+        """Return the observed share of the window; where that is not set, of the time in the sums."""
         return self.totals.coverage if self.seen_share is None else self.seen_share
 
 
 def ratio(part: float, whole: float) -> float | None:
-    """Return the share of a part in the whole, None where the whole is nothing: unknown is never shown as 0 or 100 %."""
+    """Return the share of a part in the whole; None where the whole is 0, so that unknown is never 0 or 100 %."""
     return part / whole if whole else None
 
 
 def clip_ledger(ledger: Ledger, window: Window) -> Ledger:
-    """Return the ledger inside a window: segments and idle intervals cut at its ends; the states stay those of the whole segment."""
+    """Return the ledger inside a window, with segments and idle intervals cut at its ends. States do not change."""
     return replace(
         ledger,
         segments=clip(ledger.segments, window.since_ms, window.until_ms),
@@ -202,7 +202,8 @@ def summarise(ledger: Ledger) -> Summary:
 
 
 def stopped_gpus(spans: pl.DataFrame, until_ms: int, of: pl.Series | None = None) -> int:
-    """Return how many GPUs (of some) were last observed more than an hour before the end; a stand-in that ended has since got its UUID."""
+    """Return how many GPUs (of some) were last observed over an hour before the end; stand-ins do not count."""
+    # a stand-in that ended has since got its UUID
     last = spans.filter(~pl.col("gpu").str.contains(STAND_IN)).group_by("gpu").agg(pl.col("end").max())
     if of is not None:
         last = last.filter(pl.col("gpu").is_in(of.unique().implode()))
@@ -275,8 +276,8 @@ WALL_CLOCK, OTHER_HOSTS = "the time on this machine", "the newest rows of the ot
 def hosts_ahead(ends: Mapping[str, int], now_ms: int) -> tuple[Mapping[str, int], str]:
     """Return the ends of hosts whose clock is ahead, and the reference; `now_ms` is the wall clock's time.
 
-    Rows in the future are those of a clock that is ahead, unless most hosts have some: then the wall clock is behind. While
-    no host writes into the lake, the wall clock shows nothing, and the hosts are compared with each other.
+    Rows in the future are those of a clock that is ahead, unless most hosts have some: then the wall clock is behind.
+    While no host writes into the lake, the wall clock shows nothing, and the hosts are compared with each other.
     """
     ahead = {host: end for host, end in ends.items() if end > now_ms + TOLERANCE_MS}
     if 2 * len(ahead) > len(ends):
@@ -295,7 +296,7 @@ def data_end_ms(ends: Mapping[str, int], now_ms: int) -> int:
 def newest_row_ms(segments: pl.DataFrame, ahead: Collection[str]) -> int | None:
     """Return the end of the newest row that observed anything; None where there is no such row.
 
-    Rows of hosts whose clock is ahead count only where there are no others: they were written long before or after their time.
+    Rows of hosts whose clock is ahead count only where there are no others: their real time is unknown.
     """
     ends = segments.filter(pl.col("state") != "unknown").group_by("host").agg(pl.col("end").max())
     by_host = dict(ends.select("host", "end").iter_rows())
@@ -303,7 +304,7 @@ def newest_row_ms(segments: pl.DataFrame, ahead: Collection[str]) -> int | None:
 
 
 def _hosts_after_most(ends: Mapping[str, int]) -> dict[str, int]:
-    """Return the hosts that continued, by no more than a time zone, when more than half of all had ended within one hour."""
+    """Return hosts that continued, by at most a time zone, after more than half of all had ended within one hour."""
     newest = sorted(ends.values(), reverse=True)
     half = len(newest) // 2
     # the latest moment before which more than half of the hosts ended, within the limit for silence

@@ -18,7 +18,10 @@ Discard = Callable[[LakeFile], None]
 
 
 def discarding(discard: Discard) -> OnUnusable:
-    """Return the handler for readers of derived tables: a damaged file becomes a VanishedFileError, any other error is raised as it is."""
+    """Return the handler for readers of derived tables, which removes a damaged file.
+
+    It then raises VanishedFileError. It raises any other error, and that of a file that it cannot remove, as it is.
+    """
 
     def damaged(file: LakeFile, error: UnusableFileError) -> None:
         if not isinstance(error, BrokenFileError):
@@ -49,7 +52,7 @@ class UnusedFiles:
 
     def add(self, file: LakeFile, error: UnusableFileError) -> None:
         """Note an unusable file; an `OnUnusable`."""
-        # a listing shows by the version whether a file may be read, but not what a failing disk or a hidden file will return
+        # the version in a listing shows whether a file may be read, not what a failing disk or a hidden file returns
         may_pass = isinstance(error, UnreadableFileError) and not file.version.endswith(NOT_PERMITTED)
         kind = NOT_READ if may_pass or file.hides else LEFT_OUT
         self.defects.append(Defect(file.host, None, kind, 1, f"{error.kind} {file.key}"))

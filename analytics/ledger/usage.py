@@ -1,4 +1,4 @@
-"""Use in ledger rows: the share of time that was really used, users of a GPU with their jobs, and possible users of work."""
+"""Use in ledger rows: the share of time really used, users of a GPU with their jobs, and possible users of work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from analytics.names import JOINER, single_names
 from analytics.states import ALLOCATED, IDLE_ALLOCATED
 
 LOW_ACTIVITY = ("sm_active_mean_pct", "gpu_util_mean_pct")
-"""Weights of `low` time: SM activity where it was measured, else utilization, which counts a GPU as busy while any kernel runs."""
+"""Weights of `low` time: SM activity where measured, else utilization, which calls a GPU with any kernel busy."""
 
 
 def used_share(measured: Sequence[str] = LOW_ACTIVITY) -> pl.Expr:
@@ -37,9 +37,9 @@ def stays(segments: pl.DataFrame) -> pl.DataFrame:
 
     `{state}_unconfirmed` is the share of an idle state's time that rests on point samples alone.
 
-    Times are in milliseconds; a state's column has its GPU time, for a MIG instance its share. Time without a
-    user (free, unavailable, unknown) is left out; it does not end a stay if the same user continues with the same job. The newest
-    come first.
+    Times are in milliseconds; a state's column has its GPU time, for a MIG instance its share. Time without a user
+    (free, unavailable, unknown) is left out; it does not end a stay if the same user continues with the same job. The
+    newest come first.
     """
     given = segments.filter(pl.col("state").is_in(ALLOCATED)).sort("gpu", "time")
     names = ("gpu", "host", "user", "job")
@@ -83,8 +83,8 @@ def has_several_jobs() -> pl.Expr:
 def foreign_work(rows: pl.DataFrame, rollups: Rollups) -> pl.Series:
     """Return, row by row, whether a job or account may belong to an unnamed user, though the row names users.
 
-    A process list can name users and show processes of unknown users as well: the row has the jobs and accounts of all of
-    them. The users' own are those of processes that were listed with their names.
+    A process list can name users and show processes of unknown users as well: the row has the jobs and accounts of all
+    of them. The users' own are those of processes that were listed with their names.
 
     Args:
         rows: rows of the ledger; without `job` the answer is unknown, and nothing is read.

@@ -1,7 +1,7 @@
 """What builds host-days: this process, processes of this machine, or the workers of a Dask scheduler.
 
-Work goes through a `concurrent.futures.Executor`, so nothing else here knows Dask. A task that is interrupted runs again: on another
-worker, or on the same scheduler after its restart.
+Work goes through a `concurrent.futures.Executor`, so nothing else here knows Dask. A task that is interrupted runs
+again: on another worker, or on the same scheduler after its restart.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fallow.output import say
 _ADDRESS = re.compile(r"dask://((?:[\w.-]+|\[[0-9a-fA-F:.]+\]):\d{1,5})", re.ASCII)
 
 _UNDER_WAY = 512
-"""Most tasks that a scheduler has at a time: enough for hundreds of workers; the lists of files take half a megabyte each."""
+"""Most tasks that a scheduler has at a time: enough for hundreds of workers. Each list of files takes 0.5 MB."""
 
 _RETRIES = 2
 """How often a task runs again that could not use the lake: a store that did not answer may answer then."""
@@ -74,8 +74,8 @@ def run_tasks(
 ) -> Iterator[tuple[_Task, _Result]]:
     """Return the tasks with their results as a scheduler's workers finish them.
 
-    Raises FallowError where no scheduler answers, where its connection breaks again and again, where a worker lacks this fallow,
-    and where workers die of a task; MissingExtraError without Dask; and the errors of the function.
+    Raises FallowError where no scheduler answers, where its connection breaks again and again, where a worker lacks
+    this fallow, and where workers die of a task; MissingExtraError without Dask; and the errors of the function.
     """
     left = dict(enumerate(tasks))
     for attempt in range(_ATTEMPTS):
@@ -97,14 +97,14 @@ class _Interrupted(Exception):  # noqa: N818  # nothing is wrong with the task
 
 @dataclass(frozen=True)
 class _Failure:
-    """An error as a result: of errors that tasks raise, Dask's client has lost those whose traceback it could not read."""
+    """An error as a result. Dask's client loses errors of tasks if it cannot read their traceback."""
 
     error: Exception
 
 
 @dataclass(frozen=True)
 class _Call:
-    """A task that runs when it is unpickled: scheduler and workers that lack fallow pass bytes on, and fail at the task alone."""
+    """A task that runs when it is unpickled: schedulers and workers without fallow pass bytes on, and only it fails."""
 
     function: Callable[..., object]
     task: object
