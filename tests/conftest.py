@@ -28,7 +28,7 @@ settings.load_profile("fallow")
 
 
 def pytest_configure() -> None:
-    """Thousands of collected cases stay until the end: looking through them for garbage again and again takes a tenth of the run."""
+    """Thousands of collected cases stay to the end; without this, garbage collection takes a tenth of the run."""
     gc.set_threshold(100_000, 20, 50)
 
 
@@ -53,7 +53,7 @@ SHARING = {
     ),
     "tests/dashboard/test_numbers": "",
 }
-"""Files that ask one lake many things, by how their names begin and go on: one worker makes its report once for all of them."""
+"""Prefix -> continuations of names of files that ask one lake many things: one worker shares a report among them."""
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,4 +1,4 @@
-"""Lakes for tests: made as `fallow lake init` makes them, but all with one id, so that two of them are the same to the byte."""
+"""Lakes for tests, as `fallow lake init` creates them, but all with one id, so that two are the same to the byte."""
 
 from __future__ import annotations
 

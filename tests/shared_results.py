@@ -54,7 +54,7 @@ def share_results(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def sharing() -> Iterator[None]:
-    """The same for a whole module of tests, which has every format, language and look of one edition made from one report."""
+    """The same for a module of tests, which has every format, language and look of an edition from one report."""
     with pytest.MonkeyPatch.context() as patched:
         share_results(patched)
         for module in ("analytics.commands.report_edition", "analytics.report.report"):
@@ -143,7 +143,7 @@ def _once(key: Callable[[], Hashable], compute: Callable[[], Any]) -> Any:
 
 
 def _files(root: str, without: tuple[str, ...] = _WHAT_PEOPLE_DID) -> Hashable:
-    """Every file of these tables with its size and time: of a lake of weeks there are thousands, which pathlib is slow at."""
+    """Every file of these tables with its size and time; a lake of weeks has thousands, which pathlib lists slowly."""
     if not Path(root).is_dir():
         return ()
     with os.scandir(root) as tables:

@@ -1,4 +1,4 @@
-"""The agent as an operator runs it: processes, signals and the machine's clock. What time does to it is in test_faults.py."""
+"""The agent as an operator runs it: processes, signals and the machine's clock (clock faults: test_faults.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cgroup paths of runtimes and schedulers, as they are seen on hosts; Slurm jobs by cgroup, environment and scontrol."""
+"""Cgroup paths of runtimes and schedulers, as found on hosts; Slurm jobs by cgroup, environment and scontrol."""
 
 from __future__ import annotations
 

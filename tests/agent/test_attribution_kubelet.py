@@ -1,4 +1,4 @@
-"""Pods of processes by all that the kubelet says: at its address, and by the allocation of GPUs where that leaves no choice."""
+"""Pods of processes by what the kubelet reports: at its address, and by GPU allocation where one pod is possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kubelet's pod-resources socket: a real gRPC server, the messages that it may send, and the allocations that they become."""
+"""The kubelet's pod-resources socket: a real gRPC server, the messages that it may send, the resulting allocations."""
 
 from __future__ import annotations
 

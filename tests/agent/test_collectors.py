@@ -1,4 +1,4 @@
-"""Collectors are timed, their failures isolated, counted and reported once; what the recorder makes of several for one table."""
+"""Collectors are timed; failures are isolated, counted, reported once; the recorder merges several for one table."""
 
 from __future__ import annotations
 

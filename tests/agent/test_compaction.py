@@ -1,4 +1,4 @@
-"""The agent's own compaction: an hour's files become one, a day's become one, whoever dies when, and the small ones go late."""
+"""The agent's own compaction: files of an hour, then of a day, become one; kills at any point; small files go late."""
 
 from __future__ import annotations
 

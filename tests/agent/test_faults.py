@@ -102,7 +102,7 @@ def test_a_gpu_that_blocks_from_the_start_blinds_nobody_else(
 def test_a_gpu_whose_calls_crash_the_library_is_healthy_once_they_have_returned(
     simulated: Simulated, call: str
 ) -> None:
-    """It is tried after 6 and after 12 intervals; the first call is made in every row, the second by a new worker only."""
+    """It is retried after 6 and after 12 intervals; every row makes the first call, only a new worker the second."""
     faults = [Fault("crash", gpu=0, function=name, start_s=3.5, end_s=12) for name in {call, "nvmlDeviceGetPowerUsage"}]
     host = simulated(two_gpus(*faults)).run(26)
     assert healths(host, "GPU-a") == ["ok", "wedged", "ok"]

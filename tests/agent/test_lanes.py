@@ -1,4 +1,4 @@
-"""What the NVML worker reads in each lane, over the fake driver: rows, GPM, MIG, inventory, error counters, XIDs, fields by driver."""
+"""What the NVML worker reads in each lane, over the fake driver: rows, GPM, MIG, inventory, errors, XIDs, fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/metrics.md: its tables are written from the catalogues and the rules (`python -m tests.agent.test_metrics_docs`), its examples hold."""
+"""docs/metrics.md: catalogues and rules fill its tables (`python -m tests.agent.test_metrics_docs`); examples hold."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tables() -> dict[str, str]:
 
 
 _PLAIN = ("DCGM_FI_", "fallow_host_", "fallow_process_", "fallow_serving_", "fallow_agent_", "fallow_spool_")
-"""Beginnings of names that say what they are: the page lists them without their meaning, which `# HELP` of a scrape has."""
+"""Prefixes of names that explain themselves: the page lists them without the meaning that `# HELP` of a scrape has."""
 
 
 def families_table(families: Sequence[Family]) -> str:

@@ -1,4 +1,4 @@
-"""What the agent pushes to an OpenTelemetry collector: the conventions' names and units, and what happens while nobody takes it."""
+"""What the agent pushes to an OpenTelemetry collector: the conventions' names and units, and pushes that fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Users by pseudonyms over a whole run: no name in spool, lake, scrape or snapshot, and imports give a person the same one."""
+"""Pseudonyms over a whole run: no name in spool, lake, scrape or snapshot; imports give a person the same pseudonym."""
 
 from __future__ import annotations
 

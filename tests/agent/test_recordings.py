@@ -1,4 +1,4 @@
-"""A recording of a driver, played again, answers as the driver did; a real H200 under known work shows what the agent sees."""
+"""A recording of a driver, replayed, answers as the driver did; a real H200 under known load shows what agents see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent's resident processes load: each of these modules is memory that every GPU host pays for all the time."""
+"""What the agent's resident processes load: every GPU host pays the memory of these modules all the time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two real agents with one host name and one lake, in either order and with kill -9: no row twice, none lost, and both say so."""
+"""Two real agents with one host name and one lake, in either order, with kill -9: no row twice or lost; both warn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a listening port to a process and from there to GPUs, with real processes that listen and real ones on the GPUs."""
+"""From a listening port to a process and on to GPUs, with real listening processes and real ones on the GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scraper beside the agent's intervals: when it asks, what rows come of it, and what it says of servers that fail."""
+"""The scraper beside the agent's intervals: when it asks, which rows result, and how it reports servers that fail."""
 
 from __future__ import annotations
 

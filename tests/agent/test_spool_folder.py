@@ -1,4 +1,4 @@
-"""A spool where others could have the agent write elsewhere is refused before anything in it is touched; ordinary ones are not."""
+"""A spool whose writes others could redirect is refused before anything in it is touched; ordinary ones are not."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_clocks_that_are_held_down_are_work_as_in_the_ledger() -> None:
 
 
 def test_gauge_and_events_of_an_agent_on_the_driver(simulated: Callable[..., SimulatedHost]) -> None:
-    """Two cards work, then one of them hangs for ten seconds while the other is bound by its memory, at the same power."""
+    """Two cards work; then one hangs for ten seconds while the other is bound by its memory, at the same power."""
     hung = Steps(((0, 40.0), (3, 0.0), (13, 40.0)))
     gpm = {2: constant(14), 5: hung, 12: constant(0), 10: constant(0), 20: constant(0.5), 21: constant(0.5)}
     cards = [

@@ -1,4 +1,4 @@
-"""A run of the agent over time: the wall clock is put, settings change, the driver is let go of, and runs follow one another."""
+"""A run of the agent over time: clock steps, settings that change, a released driver, and consecutive runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the agent shows of itself: settings that change while it runs, and a /healthz that fails where `fallow agent status` does."""
+"""What the agent reports of itself: settings that change at run time; /healthz fails as `fallow agent status` does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The utilization of a row is from one source, and no column contradicts another, whatever GPM, ring and rates are there."""
+"""The utilization of a row has one source, and no column contradicts another, whichever of GPM, ring, rates exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pods, Jobs and Workloads as `kubectl get ... -o json` prints them, cut to what tells of GPUs; moments in seconds after T0."""
+"""Pods, Jobs and Workloads as `kubectl get ... -o json` prints them, cut to what concerns GPUs; times in s after T0."""
 
 from __future__ import annotations
 

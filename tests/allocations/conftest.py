@@ -90,7 +90,7 @@ def file(tmp_path: Path) -> File:
 
 
 def stored(lake: Lake) -> list[dict[str, Any]]:
-    """The visible allocations with their host, by allocation, host, GPU and start; columns that are null are left out."""
+    """The visible allocations with their host, by allocation, host, GPU and start; null columns are left out."""
     return _filled(read_frame(lake.files("allocation"), schema.ALLOCATION).sort("allocation_id", "host", "gpu", "time"))
 
 

@@ -1,4 +1,4 @@
-"""Allocations from a site's own table, and allocations that come again at other times, because they were read in another zone."""
+"""Allocations from a site's own table, and ones that come again at other times because of another time zone."""
 
 from __future__ import annotations
 

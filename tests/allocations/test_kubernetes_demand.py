@@ -1,4 +1,4 @@
-"""What Kubernetes' objects say of GPUs: when pods let them go, shares of GPUs, devices by resource claims, and forms of lists."""
+"""Kubernetes' objects on GPUs: when pods release them, shares of GPUs, devices by resource claims, forms of lists."""
 
 from __future__ import annotations
 

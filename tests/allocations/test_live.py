@@ -1,4 +1,4 @@
-"""Asking Slurm itself, and what somebody saved of scontrol: small programs stand for its commands, or a real cluster."""
+"""Queries of Slurm itself, and saved output of scontrol: small programs stand for its commands, or a real cluster."""
 
 from __future__ import annotations
 
@@ -475,7 +475,7 @@ ON_GPUS |= {("8", "gn1", "GPU-gn1-3"), ("9", "gn2", "GPU-gn2-3"), ("9", "gn2", N
 
 
 def told_inventory(lake: Lake, *hosts: str) -> None:
-    """As exporters' labels tell of it: the number of the device node (`device="nvidia3"`), or NVML's index alone (`gpu="3"`)."""
+    """As exporters' labels give it: the number of the device node (`device="nvidia3"`), or NVML's index (`gpu="3"`)."""
     for host, number in zip(hosts, ("minor_number", "gpu_index"), strict=False):
         rows = [device(f"GPU-{host}-{at}", source="scraped", **{number: at}) for at in range(4)]
         write(lake, schema.DEVICE, rows, host)

@@ -1,4 +1,4 @@
-"""What Slurm's accounting says of the use of GPUs, of clusters, of shares and of nodes, and where the ledger shows it."""
+"""Slurm's accounting of GPU use, clusters, shares and nodes, and where the ledger shows it."""
 
 from __future__ import annotations
 

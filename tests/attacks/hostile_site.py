@@ -60,7 +60,7 @@ TABLES = {
 
 
 def make_site(folder: Path) -> HostileSite:
-    """Nine days of three hosts: held, reserved, busy and broken GPUs, with owners, prices, goals, contacts, notes and labels."""
+    """Nine days of three hosts: held, reserved, busy and broken GPUs; owners, prices, goals, contacts, notes, text."""
     lake = made_lake(folder / "lake")
     fleet = _fleet()
     fleet.write(lake)

@@ -41,7 +41,7 @@ for run in runs:
 
 @dataclass(frozen=True)
 class Tried:
-    """What a command made of a file: its exit code, None where it did not end, its last words, seconds of CPU, and the peak of memory."""
+    """How a command took a file: exit code (None: it did not end), last words, seconds of CPU, peak memory in bytes."""
 
     name: str
     code: int | None
@@ -93,7 +93,7 @@ def bombs(names: Iterable[str] = ()) -> Iterator[Tried]:
 
 
 def packed(head: bytes, unit: bytes, repeat: int, times: int, tail: bytes = b"") -> Callable[[Path], object]:
-    """`head`, so many times the unit, and `tail`, as members of one gzip file; the unit is packed once, `repeat` of it in a member."""
+    """A gzip file of `head`, `times` members of `repeat` units each (compressed once), and `tail`."""
 
     def make(path: Path) -> None:
         with path.open("wb") as file:

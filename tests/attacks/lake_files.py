@@ -36,7 +36,7 @@ _HOUR_S = 3_600
 
 
 def small_lake(folder: Path, bad: Iterable[str] = ("bad",)) -> Lake:
-    """Hosts of two GPUs, two days of two hours in four files a day each: `good` is never touched, of each bad one a file is."""
+    """Hosts of two GPUs, two hours on each of two days, in four files a day; tests damage files of `bad` hosts."""
     lake = made_lake(folder)
     for host in ("good", *bad):
         gpus = [f"GPU-{host}-{number}" for number in range(2)]
@@ -91,7 +91,7 @@ def _nulls(tens_of_millions: int, path: Path) -> None:
 
 
 def _texts(path: Path, kind: pa.DataType | None = None, column: str = "gpu", *, plain: bool = False) -> None:
-    """300,000 times the same 2,000 letters: 600 MB in some kilobytes, of which a footer states the kilobytes unless they are plain."""
+    """300,000 rows of one text of 2,000 letters: 600 MB in some kilobytes; the footer states them unless `plain`."""
     text = "x" * 2_000 if kind is None or pa.types.is_large_string(kind) else b"x" * 2_000
     columns = {
         "time": pa.scalar(0, pa.timestamp("ms", tz="UTC")),
@@ -190,7 +190,7 @@ FILE_FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @dataclass
 class Mutated:
-    """How many mutations ended how; `wrong` names those after which the untouched host read differently, or nothing did."""
+    """How mutations ended; `wrong`: those after which the untouched host read differently, or not at all."""
 
     left_out: int = 0
     read: int = 0
@@ -199,7 +199,7 @@ class Mutated:
 
 
 def mutated_files(count: int, seed: int = 15) -> Mutated:
-    """Mutates a file of a small lake so many times and builds the ledger each time; whatever is no FallowError passes through."""
+    """Build the ledger after each of `count` mutations of a small lake's files; only FallowError is caught."""
     found = Mutated()
     with tempfile.TemporaryDirectory() as folder:
         lake = small_lake(Path(folder) / "lake")

@@ -20,7 +20,7 @@ _MOST_MIB, MIB = 1024, 2**20
 
 
 def bad_files(folder: Path) -> Outcome:
-    """Bits flipped, pieces cut out, footers swapped in the files of one host, and bombs; another host's figures must stay."""
+    """Flipped bits, missing pieces, swapped footers and bombs in one host's files; another host's figures must stay."""
     began = time.monotonic()
     seen = mutated_files(_MUTATIONS)
     mutations_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

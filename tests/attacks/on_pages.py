@@ -85,7 +85,7 @@ def site(folder: Path, environment: dict[str, str] | None = None, user: str = ""
 
 
 def many_windows(folder: Path) -> Outcome:
-    """Reader after reader asks for new windows, for long ones and for ever more of one, while another looks at known pages."""
+    """Readers ask for new windows, long ones, and ever more of one, while another reader looks at known pages."""
     with (
         site(folder) as (server, health_port),
         _watching(server, health_port) as seen,
@@ -107,7 +107,7 @@ def many_windows(folder: Path) -> Outcome:
 
 
 def heavy_reader(folder: Path) -> Outcome:
-    """One reader asks for new windows, four at a time, while another looks at known pages, as the other did alone before."""
+    """One reader asks for new windows, four at a time, while another looks at known pages, first alone, then beside."""
     with (
         site(folder, _PROXIED, user="innocent") as (server, _),
         ThreadPoolExecutor(_READERS) as readers,
@@ -197,7 +197,7 @@ class Seen:
 
 @contextmanager
 def _watching(server: Server, health_port: int) -> Iterator[Seen]:
-    """Asks for the health on both ports and for a known page, each again and again on a thread of its own, until the block ends."""
+    """Poll the health on both ports and a known page, each on a thread of its own, until the block ends."""
     seen, end = Seen(), threading.Event()
 
     def health() -> None:

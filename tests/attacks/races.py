@@ -1,4 +1,4 @@
-"""Races: two processes import into one lake at the same moment, again and again; the lake must hold the union, nothing twice."""
+"""Two processes import into one lake at the same moment, repeatedly; the lake must hold the union, nothing twice."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def slowest_answers(
     lasts_s: float = 10.0,
     patience_s: float = 30.0,
 ) -> Slowest:
-    """Asks for `/healthz` and a known page in turn for `lasts_s`, beside the slow clients; a silence counts as `patience_s`."""
+    """Ask in turn for `/healthz` and `page` during `lasts_s`, beside slow clients; no answer counts as `patience_s`."""
     health, pages = [], []
     with slow_clients(address, kind, long_path=long_path, clients=clients):
         end = time.monotonic() + lasts_s

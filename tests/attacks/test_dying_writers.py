@@ -1,4 +1,4 @@
-"""kill -9, a full disk, an I/O error and a short write at changes that each writer makes to files: FALLOW_MOMENTS=50 for fifty."""
+"""kill -9, a full disk, an I/O error, a short write at file changes of each writer; FALLOW_MOMENTS=50 for fifty."""
 
 from __future__ import annotations
 

@@ -254,7 +254,7 @@ def test_every_format_of_the_report_and_every_message(site: HostileSite) -> None
 
 
 def strings(tree: Any, data: bool = True) -> Iterator[str]:  # noqa: FBT001, FBT002
-    """All texts of a tree of JSON; without data only what is displayed: ids, addresses and stores are what the lake has."""
+    """All texts of a JSON tree; with `data` false only what is displayed, without ids, addresses and stores."""
     if isinstance(tree, str):
         yield tree
     elif isinstance(tree, list):

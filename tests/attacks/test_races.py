@@ -1,4 +1,4 @@
-"""Two imports at the same moment leave the union of their rows in the lake, and each row once; so do two of which one was stopped."""
+"""Two imports at once leave the union of their rows in the lake, each row once, also where one of them was stopped."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_of_threads_in_objects(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_import_that_was_stopped_in_its_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_at: str, rows_before: set[int], message: str
 ) -> None:
-    """Before its file gets the name it gives up; between its look at the clock and the name it overwrites, and says so."""
+    """Before its file gets the name, it gives up; between its look at the clock and the name, it overwrites, warns."""
     clock = StillClock()
     monkeypatch.setattr(LeaseClock, "now_s", lambda _: clock.now_s())
     monkeypatch.setattr(LeaseClock, "sleep", lambda _, seconds: clock.sleep(seconds))

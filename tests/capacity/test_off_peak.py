@@ -1,4 +1,4 @@
-"""Hours of the week: how much of each stood unused, against sums by the minute, and those in which a pool is not needed."""
+"""Hours of the week: unused share of each, against sums by the minute, and hours in which a pool is not needed."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_production_keeps_for_a_hundredth_of_the_hours() -> None:
 
 
 def test_a_queued_job_could_have_used_its_gpus_for_as_long_as_it_ran() -> None:
-    """Two jobs of four GPUs waited from 1:00: one for half an hour, and ran longer; one for two hours, and ran half an hour."""
+    """Two jobs of four GPUs waited from 1:00: one for 0.5 h, and ran for longer; one for 2 h, and ran for 0.5 h."""
     placed = pl.DataFrame({"host": ["h1"], "time": [0], "end": [4 * HOUR_MS], "pool": ["train"], "model": ["H100"]})
     job = {"scheduler": "slurm", "user": "bob", "gpus": 4, "hosts": ["h1"], "host_count": 1, "submitted": HOUR_MS}
     times = [(1.5, 3.0), (3.0, 3.5)]
@@ -99,7 +99,7 @@ def test_a_queued_job_could_have_used_its_gpus_for_as_long_as_it_ran() -> None:
 def test_a_job_that_its_account_s_limit_holds_could_have_used_nothing(
     held: tuple[int, int], end: float, found: list[tuple[float, float]]
 ) -> None:
-    """It waited from 0:00 to 3:00, for a time of that because of the limit, which is none in which it would have run."""
+    """It waited from 0:00 to 3:00; in the hours that the limit held it back, it could not have run."""
     placed = pl.DataFrame({"host": ["h1"], "time": [0], "end": [8 * HOUR_MS], "pool": ["train"], "model": ["H100"]})
     job = {"scheduler": "slurm", "job": "1", "user": "bob", "gpus": 4, "hosts": ["h1"], "host_count": 1}
     times = {"submitted": 0, "start": 3 * HOUR_MS, "end": round(end * HOUR_MS)}

@@ -81,7 +81,7 @@ def test_a_command_acts_beside_the_user_of_the_operating_system() -> None:
 
 
 def test_no_person_reads_like_another_kind_of_actor() -> None:
-    """In the log and on pages: whatever a person is called, a token, a link and pages without a sign-in look different."""
+    """In the log and on pages, no name of a person reads like a token, a link, or a page without a sign-in."""
     others = [
         Actor("prometheus", TOKEN),
         Actor("everybody", ANONYMOUS),

@@ -1,4 +1,4 @@
-"""Files that people name, in settings and on the command line: what is no file, or has no end, is one sentence at once."""
+"""Files named in settings and on the command line: not a file, or an endless one, gives one sentence at once."""
 
 from __future__ import annotations
 

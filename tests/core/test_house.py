@@ -86,7 +86,7 @@ _AROUND = re.compile(
 
 
 class _ByOneName(ast.NodeTransformer):
-    """Writes `whole` for whatever is a Whole: what `whole_of` gives, what is kept of it, and parameters that are one."""
+    """Replace each expression that is a `Whole` by `whole`: results of `whole_of`, names bound to them, parameters."""
 
     def __init__(self, tree: ast.AST) -> None:
         self._names: set[str | None] = set()
@@ -131,7 +131,7 @@ def test_a_reading_around_is_seen_by_whatever_name() -> None:
 
 
 def test_no_section_reads_around_what_its_reader_may_see() -> None:
-    """A part is narrowed once, in `analytics.scope`: who reads the frame around it can show what is not its reader's."""
+    """`analytics.scope` narrows a part once: code that reads the frame around it can show other readers' data."""
     found: dict[str, set[str]] = defaultdict(set)
     for file, source in modules().items():
         if str(file).startswith(("analytics/report", "analytics/tables", "dashboard")):

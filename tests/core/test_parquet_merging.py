@@ -71,7 +71,7 @@ def test_every_row_is_there_once_by_gpu_and_time(
 
 
 def test_gpus_that_take_turns_are_taken_out_of_a_batch_at_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sorted by time alone, as other programs write: a piece for each row would take minutes and gigabytes for a day."""
+    """Sorted by time alone, as other programs write: one piece per row would take minutes and gigabytes for a day."""
     pieces: list[int] = []
     real = parquet_merging._by_time  # noqa: SLF001  # how many pieces it gets is what is bounded
 

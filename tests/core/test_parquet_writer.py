@@ -1,4 +1,4 @@
-"""What the writer makes, against what pyarrow makes of the same rows: encodings and sizes by column, and other readers."""
+"""The writer's output against pyarrow's for the same rows: encodings and sizes by column, and other readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pseudonyms: made as they are documented, the same everywhere, and never replaced by plain names where the key fails."""
+"""Pseudonyms: computed as documented, the same everywhere, never replaced by plain names where the key fails."""
 
 from __future__ import annotations
 

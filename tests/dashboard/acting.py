@@ -102,7 +102,7 @@ class Held(Site):
 
 
 def held_lake(lake: Lake, folder: Path) -> Held:
-    """Four GPUs that four users hold for three hours: `a` a user of team alpha, `b` a user of beta; only H100s have a price."""
+    """Four GPUs held for three hours; ann (`a`) is of team alpha, bob (`b`) of beta; only H100s are priced."""
     h100, unsold = "NVIDIA H100 80GB HBM3", "Card that nobody sells"
     rows = [row for gpu in USERS for row in samples(gpu, 0, 3 * HOUR, every_s=60, **_HELD)]
     lists = [

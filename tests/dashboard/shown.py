@@ -168,7 +168,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Question:
-    """A window and a scope, as an address and as flags; `since`, `until`, `pool`, `model` and `team` where they are asked for."""
+    """A window and a scope, as an address and as flags; `asked`: any of `since`, `until`, `pool`, `model`, `team`."""
 
     name: str
     asked: Mapping[str, str] = field(default_factory=dict)

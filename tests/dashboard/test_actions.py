@@ -1,4 +1,4 @@
-"""Actions on the findings' page are recorded as by the command, by planners only; undoing another's action takes a second click."""
+"""Actions on the page of findings: recorded as by the command, for planners; undoing another's takes two clicks."""
 
 from __future__ import annotations
 

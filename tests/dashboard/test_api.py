@@ -1,4 +1,4 @@
-"""The API: numbers of the commands, pages of rows that are each there once, and answers as the OpenAPI document describes them."""
+"""The API: the commands' numbers, pages with every row once, and answers as the OpenAPI document describes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables as files: all rows and columns of the commands, typed, of what the reader may see, and nothing that a spreadsheet runs."""
+"""Tables as files: all rows and columns of the commands, typed, within the reader's scope, without formulas."""
 
 from __future__ import annotations
 

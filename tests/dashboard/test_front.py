@@ -180,7 +180,7 @@ def test_unread_answers_hold_limited_memory() -> None:
 
 
 class Unread:
-    """A client that takes nothing: its system holds all it can, and the first bytes of the next answer stay in the front."""
+    """A client that reads nothing: its system's buffers are full; the next answer's first bytes stay in the front."""
 
     def __init__(self, **limits: Any) -> None:
         self.now_s, self.let_go = 0.0, threading.Event()

@@ -1,4 +1,4 @@
-"""Every number on the pages about the whole window is that of the commands for the same window and scope, digit by digit."""
+"""Every number on pages about the whole window equals the commands' for the same window and scope, digit by digit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages say of GPUs, hosts, people, cards and capacity is what the commands say of the same window and scope, digit by digit."""
+"""Pages show the commands' numbers of GPUs, hosts, users, cards and capacity for one window and scope, to the digit."""
 
 from __future__ import annotations
 
@@ -306,7 +306,7 @@ def given(spent: Spent) -> int:
 
 
 def effective_and_low(row: dict[str, Any]) -> tuple[float, float]:
-    """Return the effective milliseconds of a user's time, which are its efficiency, and the low time that is not effective."""
+    """Return a user's effective milliseconds (efficiency times allocated time), and the low time that is not."""
     spent = Spent.of_account(row)
     effective_ms = (row["efficiency"] or 0.0) * given(spent)
     return effective_ms, spent.sum("active", "low") - effective_ms

@@ -1,4 +1,4 @@
-"""The pages of prices, energy and allocation: for everybody, for a reader of one team, and with a table that cannot be used."""
+"""The pages of prices, energy and allocation: for all readers, for one team's reader, and with a bad table."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_reader_of_a_team_sees_no_other_team(planned: Site) -> None:
 
 
 def test_the_proposal_is_there_where_a_requests_file_is_set(planned: Site, tmp_path: Path) -> None:
-    """All of it for who sees everybody; a reader of a team sees their own requests, and not whose GPUs they would get."""
+    """Whole for readers of everything; a team's reader sees the team's requests, and not whose GPUs it would get."""
     lines = ["language,1,V100,,2025-11-18,2026-01-31,1,translator", "vision,2,V100,,2025-11-18,2026-01-31,2,detector"]
     asking = planned.asking(tmp_path, lines)
     found = asking.view().whole.reallocation(Scope())

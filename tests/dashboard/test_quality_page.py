@@ -1,4 +1,4 @@
-"""The page on the data: every remark, and the coverage that the ledger has of each group; nothing of it for one team."""
+"""The data page: every remark, and the ledger's coverage of each group; nothing of it for one team's reader."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ END = -30 * DAY + 8 * 3600 + 330
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """Three hosts up to END, one of which came on the fourth of the last seven days; the clock of a fourth is an hour ahead."""
+    """Three hosts up to END, one from the fourth of the last seven days on; a fourth host's clock is an hour ahead."""
     lake = made_lake(tmp_path_factory.mktemp("ended") / "lake")
     starts = {"h1": END - 9 * DAY, "h2": END - 9 * DAY, "h3": END - 4 * DAY, "odd": END - 9 * DAY}
     for host, start in starts.items():

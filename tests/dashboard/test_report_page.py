@@ -1,4 +1,4 @@
-"""The report's page: the same bytes as the command's, the reader's own edition, and sending to the site's targets alone."""
+"""The report's page: the same bytes as the command's, the reader's own edition, and sending to the site's targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fallow dashboard` and `fallow demo` as servers: the clients that they answer, their start, and their end on request."""
+"""`fallow dashboard` and `fallow demo` as servers: the clients that they answer, their start, their requested end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every setting with its value and where it was set, no secret among them; prices and owners as the commands have them."""
+"""Every setting with its value and where it was set, without secrets; prices and owners as the commands show them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract of every table of the report, of the pages and of their files: each is whole in each format, as those of the verbs are."""
+"""The contract of every table of the report, pages, files and verbs: each is complete in each format."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_every_table_of_the_report_is_whole_in_every_format(planned: Site) -> No
 
 
 def test_an_incomplete_table_fails_with_its_name_and_format() -> None:
-    """The faults: a key that cannot be typed, two columns with one key, and a value of another type than the column's."""
+    """The faults: a key without a type, two columns with one key, and a value of another type than its column."""
     bad = column("GPU hours", "GPU-hours", "gpu_hours", lambda row: row)
     named = Table("hours", "Hours", "", "", (bad, column("twice", "", "count", lambda _: "x")), (1,))
     told = faults_of([named])

@@ -1,4 +1,4 @@
-"""What if: what is chosen is replayed and stands in the address; planners save scenarios, and all of them stand side by side."""
+"""What if: the page replays the choices in its address; planners save scenarios, which it shows side by side."""
 
 from __future__ import annotations
 

@@ -63,7 +63,8 @@ OTHER = Others("wombat", 64.0, 20.0, 77.0, 9, "0.55", 6)
 OWN_ACCOUNT = {"slurm_account": f"{TEAM}-account"}
 
 OF_THE_FLEET = re.compile(r'(?:"ranked": |[.]ranked,)\d+')
-"""Facts about all users that a page shows on purpose: the number of users in a ranking. docs/security.md names them and what both worlds share."""
+"""Facts about all users that pages show on purpose: how many are ranked.
+docs/security.md names these facts, and what both worlds share."""
 
 
 def make_world(folder: Path, others: Others) -> Site:
@@ -131,7 +132,7 @@ def _crowd(fleet: Fleet, others: Others) -> None:
 
 
 def _of_both(fleet: Fleet, others: Others) -> None:
-    """A host on which the team has one GPU all the time and others have one; one goes over to them, one is shared for a while."""
+    """A host with a GPU of the team, one of others, one that passes from team to others, and one shared for a while."""
     one, two = others.users
     mine, theirs, passed, divided = fleet.host(SHARED_HOST, H100, 4)
     host = mine.host
@@ -151,7 +152,11 @@ def _of_both(fleet: Fleet, others: Others) -> None:
 
 
 def _of_shared_cards(fleet: Fleet, others: Others) -> None:
-    """Cards that both have at once, to the end: in pods, in jobs, without use, by turns, without a name of the team's own, and one of the team's people with work for both."""
+    """Cards that both use at once, to the end.
+
+    In pods, in jobs, without use, by turns, without a name of the team's own, and one of the team's people with work
+    for both.
+    """
     one, two = others.users
     pods, jobs, idle, nameless, turns, bare, own_two, for_both = fleet.host("shared", H100, 8)
     own, theirs = {"pod": f"{TEAM}-pod", "namespace": TEAM}, {"mem_gb": others.mem_gb / 8}

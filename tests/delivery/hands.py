@@ -92,7 +92,7 @@ def run_verb(
     capture: pytest.CaptureFixture[str],
     *clock: object,
 ) -> Outcome:
-    """A verb of `fallow report` below its own clock, with these flags and with settings as variables would give them."""
+    """Run a verb of `fallow report` below its own clock, with these flags, and settings as environment variables."""
     add_arguments, run = verb
     parser = argparse.ArgumentParser(argument_default=argparse.SUPPRESS)
     add_arguments(parser)

@@ -40,7 +40,7 @@ FINDING = Finding(
     team="nlp",
 )
 DEADLINES = Deadlines(1, 5, 10, {5, 6}, UTC)
-"""T0 is Friday, 20 November 2026: GPUs are due by the end of Monday 23, changes by Friday 27, cards that go by Friday 4 December."""
+"""T0 is Friday, 20 November 2026: reclaim by the end of Monday 23, change by Friday 27, release by 4 December."""
 
 
 def found(rule: str, gpus: str = "a", user: str | None = "ann", **changes: Any) -> Finding:
@@ -67,7 +67,7 @@ def left_behind(gpus: str = "a", **changes: Any) -> Finding:
 
 
 def recommendation(lead: Finding, *others: Finding, **changes: Any) -> Recommendation:
-    """What `decide` would make of a finding that leads and of those behind it, all of whose GPUs can be acted on now."""
+    """What `decide` makes of a leading finding and of those behind it, if all of its GPUs can be acted on now."""
     rule = RULES_BY_NAME[lead.rule]
     kind = rule.kinds[0]
     action = "repair" if rule.of_machine else kind.action

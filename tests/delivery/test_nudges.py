@@ -170,7 +170,7 @@ def test_of_a_share_there_is_no_answer_that_would_settle_the_others(lake: Lake, 
 
 
 def test_each_of_several_teams_reads_nothing_of_the_others(lake: Lake, tmp_path: Path) -> None:
-    """Nobody has an address of their own: each is reached through the team, which must not learn who else is on the GPU."""
+    """No user has an own address: each is reached through the team, which must not learn who else is on the GPU."""
     teams = {"bob": "nlp", "quinn": "vision"}
     owners = Owners({("user", name): Owner("user", name, team) for name, team in teams.items()})
     contacts = load(tmp_path, "kind,name,email\nteam,nlp,nlp@example.org\nteam,vision,vision@example.org\n")

@@ -1,4 +1,4 @@
-"""The Ansible role in a bare Debian, by Ansible itself: a fresh host, a second run, a changed setting, a new version."""
+"""The Ansible role in a bare Debian, by Ansible itself: a fresh host, second run, changed setting, new version."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Ear:
         self.socket.setblocking(False)  # noqa: FBT003  # its only argument
 
     def heard(self) -> list[list[str]]:
-        """Every message since the last look, as lines: a datagram between two local sockets has arrived once it is sent."""
+        """Every message since the last call, as lines; a datagram between two local sockets arrives when it is sent."""
         messages = []
         while True:
             try:

@@ -1,4 +1,4 @@
-"""The packages in a bare Debian: installed, upgraded under a running agent, brought back from a bad version, removed."""
+"""The packages in a bare Debian: install, upgrade under a running agent, roll back a bad version, remove."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the packages do on a host (deploy/packages/setup): the Python that they choose, and one version after another."""
+"""What the packages do on a host (deploy/packages/setup): the Python that they choose, and successive versions."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_a_version_is_put_in_force_once_and_the_one_before_stays_while_it_may_ru
 
 
 def test_an_environment_stays_as_long_as_a_process_runs_from_it(host: Host) -> None:
-    """On a host without systemd an agent may be two upgrades old; its Python is the system's, and its programs lie here."""
+    """Without systemd an agent may be two upgrades old; its Python is the system's, its programs are in the folder."""
     host.install("0.1.0")
     program = (host.folder / "opt/fallow/current").resolve() / "bin/python"
     with subprocess.Popen([str(program), "60"], executable=str(shutil.which("sleep"))) as agent:

@@ -37,7 +37,7 @@ needs_systemd = pytest.mark.skipif(
 
 
 def units_root(root: Path, *names: str) -> Path:
-    """The folder as a root of its own with systemd's units, these of ours, and stand-ins for the two programs that they start."""
+    """A root with systemd's units, those of ours that are named, and stand-ins for the two programs that they start."""
     shutil.copytree(_SYSTEM_UNITS, root / "usr/lib/systemd/system", symlinks=True)
     (root / "lib").symlink_to("usr/lib")
     for program in ("opt/fallow/bin/fallow", "bin/kill"):

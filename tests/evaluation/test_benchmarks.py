@@ -1,4 +1,4 @@
-"""What the benchmarks of judging rest on: the judged fleet, labels that a trace gives by itself, models of idle intervals."""
+"""Foundations of the judging benchmarks: the judged fleet, labels that a trace implies, models of idle intervals."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def moment() -> Moment:
 
 
 def test_what_is_asked_at_a_moment_and_what_became_of_it(moment: Moment) -> None:
-    """Of a GPU with ann's processes, whether she uses it; of others, whether anybody does; nothing of what nobody saw."""
+    """On a GPU with ann's processes: whether she uses it; on others: whether anyone does; unobserved: null."""
     assert moment.cases.sort("gpu").rows() == [
         ("a", "ann", 3 * HOUR_MS, 1.0, 1.0, 0.0),
         ("b", "ann", 3 * HOUR_MS, 1.0, 1.0, 1.0),
@@ -174,7 +174,7 @@ def test_every_model_answers_every_question_that_can_be_judged(moment: Moment) -
 
 
 def test_a_library_is_taught_by_what_was_known_at_each_landmark() -> None:
-    """One interval of 10 h that use ended and one that runs, asked about every 4 h; a rest is known once its interval ended."""
+    """An interval of 10 h that use ended, and a running one, probed every 4 h; `rest_ms` is known once use ended it."""
     rows = [
         ("a", "held", "ann", 0, 10, True, False),
         ("a", "held", "ann", 12, 20, False, True),

@@ -1,4 +1,4 @@
-"""What `python -m benchmarks busy` rests on: labels that add up to the hours of their programs, and the count of right and wrong."""
+"""Foundations of `python -m benchmarks busy`: labels add up to their programs' hours; right and wrong are counted."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def promised(found: Found) -> tuple[int, int]:
 
 
 def test_one_rule_right_and_one_wrong(evaluate: Evaluate) -> None:
-    """0 and 1 are found as held; 0 ought to be found and could be taken back, 1 ought not to, and 2 ought to and is not found."""
+    """0 and 1 are found as held; 0 is labelled held and takeable, 1 is not held, and 2 is held but not found."""
     found = judged(evaluate, f"GPU-0,{ALL},,true,held,,", f"h1/1,{ALL},,,,held,", f"GPU-2,{ALL},,,held,,")
     held = rule(found)
     assert held["findings"] == 2
@@ -111,7 +111,7 @@ def test_the_label_of_the_windows_last_moment_says_whether_a_gpu_could_be_taken(
 
 
 def test_states_in_gpu_hours(evaluate: Evaluate) -> None:
-    """0 is active for an hour and held for three; the labels agree in 1 + 2 of 4 hours, and for 1 of 2 hours of GPU 3."""
+    """0 is active for an hour and held for three; labels agree in 1 + 2 of its 4 hours, and in 1 of GPU 3's 2 hours."""
     said = ["0 0 1 used,", "0 1 3 unused,", "0 3 4 active,", "3 0 1 free,", "3 1 2 reserved,", "3 2 4 ,true"]
     spans = [each.split(" ") for each in said]
     found = judged(evaluate, *(f"GPU-{gpu},{at(int(a))},{at(int(b))},{what},,," for gpu, a, b, what in spans))
@@ -143,7 +143,7 @@ def test_time_that_nobody_observed_is_not_judged(lake: Lake, tmp_path: Path) -> 
 
 
 def test_windows_one_after_another(lake: Lake, tmp_path: Path) -> None:
-    """Three days and a bit, held in the second and third: two windows have the finding, and what is too short is left out."""
+    """Three and a half days, held in the last two: two windows have the finding; what is too short is left out."""
     days = [(0.5, 1.0, BUSY), (1.0, 2.0, BUSY), (2.0, 4.0, HELD)]
     rows = [row for first, last, how in days for row in samples("GPU-0", first * DAY, last * DAY, every_s=600, **how)]
     fill(lake, rows, processes("GPU-0", *range(DAY // 2, 4 * DAY, 600), every_s=600))

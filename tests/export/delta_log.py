@@ -1,4 +1,4 @@
-"""A reader of Delta Lake's log by its published protocol, without the library that writes it; DuckDB reads the files."""
+"""A reader of Delta Lake's log by its published protocol, without the library that writes it; DuckDB reads files."""
 
 from __future__ import annotations
 

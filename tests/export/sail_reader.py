@@ -1,4 +1,4 @@
-"""`python sail_reader.py TABLE SQL`: what Sail, an engine with Spark's SQL, answers about a Delta table, as JSON. It has a Python of its own."""
+"""`python sail_reader.py TABLE SQL`, in its own Python: Sail (Spark's SQL) answers about a Delta table, as JSON."""
 
 from __future__ import annotations
 

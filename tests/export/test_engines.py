@@ -1,4 +1,4 @@
-"""A second engine reads what was exported: Sail, with Spark's SQL and a Delta reader of its own; and writers are killed."""
+"""A second engine reads the exports: Sail, with Spark's SQL and its own Delta reader; and writers are killed."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ SIMULATED = SimulatedFleet(gpus=16, days=8, interval_ms=60_000, until_ms=20_777 
 
 
 def simulated_lake(base: Path) -> tuple[Lake, FleetPlan]:
-    """The lake of that fleet, one for all workers of a run, which nobody changes; `base` is where a worker has its files."""
+    """The lake of that fleet, shared by all workers of a run and never changed; `base`: a worker's temporary folder."""
 
     def fill(folder: Path) -> None:
         (folder / "summary").write_bytes(pickle.dumps(write_fleet(made_lake(folder / "lake"), SIMULATED)))

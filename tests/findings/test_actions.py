@@ -216,7 +216,7 @@ def test_actions_of_one_moment_are_all_kept_and_none_hides_another(lake: Lake) -
 
 @pytest.mark.long
 def test_two_people_at_once_are_both_recorded_and_the_later_decides(held: Lake, run: Callable[..., Run]) -> None:
-    """Both keep the ledger, and one at a time: a command that has to wait for its turn may tell so, and nothing else."""
+    """Both keep the ledger, one at a time: a command that has to wait may report that, and nothing else."""
     calls = [["ack", ID, "--as", "zoe"], ["snooze", ID, "--reason", "mine", "--as", "yan"]]
     with leased(held, "ledger", "the test"):
         words = (sys.executable, "-W", "error", "-m", "fallow", "findings", "--lake", held.root)

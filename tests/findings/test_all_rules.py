@@ -1,4 +1,4 @@
-"""What all rules promise: each says what it is and stands in the docs, and finds the same in a lake's files and in memory."""
+"""What all rules promise: each describes itself, is in the docs, and finds the same in a lake's files and in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules about work that runs: `imbalance`, `inefficient`, `input_starved`, `low_efficiency`, `stalls` and `throttled`."""
+"""The rules on running work: `imbalance`, `inefficient`, `input_starved`, `low_efficiency`, `stalls`, `throttled`."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def stalling(
 
 
 def irregular(spread: float) -> Fleet:
-    """Intervals that are shorter and longer in turn, by so much of their mean: just that is their coefficient of variation."""
+    """Intervals alternately shorter and longer by `spread` of their mean, which is their coefficient of variation."""
 
     def level(fleet: Fleet) -> Any:
         minutes = np.arange(fleet.rows) % 40

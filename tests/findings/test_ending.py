@@ -1,4 +1,4 @@
-"""What may be ended: nothing that works elsewhere or is bound to it, nobody else's processes, and none that only an old list knows."""
+"""What may be ended: no work that also runs elsewhere, no other user's process, none that only an old list knows."""
 
 from __future__ import annotations
 

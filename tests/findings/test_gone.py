@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("low_is_listed")
 
 @pytest.fixture(scope="module")
 def fortnight(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """In the first days all three idled. Ann works from the third day on, bob from just before a week on; the third has left by then."""
+    """At first all three idle; ann works from day three on, bob from an hour before a week on; cy leaves then."""
     names = {"a": "ann", "b": "bob", "c": "\x1b[31mcy"}
     rows = samples("a", 0, 3 * DAY, every_s=600, **HELD) + samples("a", 3 * DAY, 2 * WEEK, every_s=600, **BUSY)
     rows += samples("b", 0, WEEK - HOUR, every_s=600, **HELD) + samples("b", WEEK - HOUR, 2 * WEEK, every_s=600, **BUSY)

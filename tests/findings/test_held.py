@@ -1,4 +1,4 @@
-"""The rule `held`: where it begins, whose the GPU is, what ends it, and what its evidence says of the processes there."""
+"""The rule `held`: where it begins, whose the GPU is, what ends it, and its evidence on the processes there."""
 
 from __future__ import annotations
 

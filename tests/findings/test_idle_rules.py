@@ -332,7 +332,7 @@ def test_a_gpu_that_worked_before_the_window_was_of_use() -> None:
 def test_processes_of_their_own_under_one_allocation_are_told_apart(
     pids: tuple[int, int], reclaimable: tuple[str, ...]
 ) -> None:
-    """A group's allocation on two GPUs: what idles on the second has nothing to do with the first, unless it is the same process."""
+    """A group's allocation on two GPUs: idle time on the second is its own, unless one process is on both."""
     fleet = Fleet(1)
     gpus = fleet.host("h1", H100, 2)
     fleet.allocation(gpus, "ann", 0, allocation_id="42", scheduler="csv")

@@ -1,4 +1,4 @@
-"""The recipe for a rule in docs/contributing.md, executed: one file and one entry reach every place where people read."""
+"""The recipe for a rule in docs/contributing.md, executed: one file and one entry reach every place people read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How likely an idle GPU stays unused: properties over random fleets, from a lake's own idle intervals, and on a published trace."""
+"""How likely an idle GPU stays unused: over random fleets, from a lake's idle intervals, and on a published trace."""
 
 from __future__ import annotations
 
@@ -314,7 +314,7 @@ def test_who_comes_every_morning_is_not_promised_to_stay_away_and_who_has_been_a
 @pytest.mark.long
 @pytest.mark.skipif(not TRACE.is_file(), reason="the trace genai26 is not there (its licence keeps it out)")
 def test_what_is_promised_of_the_trace_is_kept_as_often_and_oftener_when_work_thins_out(tmp_path: Path) -> None:
-    """An hour ahead, from what was known: by day as often within 4 points; in the evening, which no day before told of, oftener."""
+    """An hour ahead: kept within 4 points by day, and oftener in the evening, of which no earlier day informs."""
     columns = (f"gpu_util_pct={TRACE}:value", f"mem_used_bytes={TRACE.with_name('memory.csv.gz')}:value")
     named = ("--time", "timestamp_anon", "--gpu", "container_ip", "--interval", "57s", "--lake", str(tmp_path / "lake"))
     done = run_python(
@@ -333,7 +333,7 @@ def test_what_is_promised_of_the_trace_is_kept_as_often_and_oftener_when_work_th
 
 
 def judged(segments: pl.DataFrame, until_ms: int) -> list[tuple[float, bool]]:
-    """Of each pod that had been idle for 5 minutes: how likely it stays so for an hour, and whether it did; none that nobody saw."""
+    """For each pod idle for 5 minutes and observed: the probability that it stays unused for an hour, and if it did."""
     later_ms = until_ms + HOUR_MS
     found = promised(known_intervals(segments, lambda _: "", until_ms), until_ms, HOUR_MS)
     after = segments.filter(pl.col("end") > until_ms, pl.col("time") < later_ms, pl.col("state") != "unknown")

@@ -85,7 +85,7 @@ def test_a_held_gpu_is_demand_until_a_finding_says_that_it_may_go() -> None:
 
 @pytest.mark.parametrize("beside", ["instance", "model", "broken"])
 def test_a_host_is_not_whole_while_anything_else_is_on_it(beside: str) -> None:
-    """The pool does not need the seven free GPUs of h2; its eighth is split and at work, of another model and at work, or lost."""
+    """The pool does not need h2's seven free GPUs; the eighth is split and in use, of another model in use, or lost."""
     fleet, gpus = hosts_of_eight(1)
     train(fleet, gpus[:2], "ann")
     second = fleet.host("h2", H100, 7 if beside == "model" else 8)
@@ -158,7 +158,7 @@ def test_a_full_pool_keeps_and_orders_what_jobs_wait_for(tmp_path: Path) -> None
 
 
 def test_demand_that_is_about_to_grow_is_kept_for() -> None:
-    """Two GPUs more each week: the forecast of the next quarter takes them all, though today eight of sixteen are free."""
+    """Two GPUs more each week: the forecast of the next quarter takes all sixteen, though four are free today."""
     fleet, gpus = hosts_of_eight(2, 43)
     for week in range(6):
         train(fleet, gpus[2 * week : 2 * week + 2], "ann", fleet.between(7 * week), job=str(week))

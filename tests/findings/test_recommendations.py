@@ -1,4 +1,4 @@
-"""Recommendations: every piece of wasted time is in one at most, and with the rest they are the ledger's waste, to the cent."""
+"""Recommendations: wasted time is in at most one of them; with the rest they are the ledger's waste, to the cent."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def test_where_no_demand_is_known_no_reserve_says_how_many_can_go(unknown: int, 
 
 
 def test_hosts_that_jobs_need_whole_are_not_broken(site: Recording) -> None:
-    """Two hosts of eight: jobs on all of h1 for two days of nine, and now two GPUs are idle on each; one host may be broken, not both."""
+    """Two hosts of eight; jobs fill h1 for two of nine days; now each has two idle GPUs: one host may be broken up."""
     job = {"every_s": STEP, "user": "ann", "pid": 1, "slurm_job_id": "7"}
     late = 9 * DAY - 2 * HOUR
     for host in ("h1", "h2"):
@@ -258,7 +258,7 @@ LOST = {"gpu_util_pct": None, "process_count": None, "health": "lost"}
 def host_of_eight(
     site: Site, host: str, busy: int, days: float, *, pool: str = "x", lost_for: float | None = None
 ) -> Site:
-    """Ann works on the first `busy` of them all the time; where it is said, they are lost for the last hours or, with 0, silent."""
+    """Ann works on the first `busy` GPUs; `lost_for`: hours at the end in which all are lost, or, if 0, silent."""
     last = days * DAY if lost_for is None else days * DAY - (lost_for or 3) * HOUR
     rows, lists = [], []
     for place in range(8):
@@ -279,7 +279,7 @@ def test_work_of_gpus_that_fell_out_is_still_to_be_done(site: Recording, lost_fo
 
 
 def test_what_moved_is_decided_where_it_is(lake: Lake) -> None:
-    """Three idle GPUs went from pool a to pool b before the end: each is in the decisions of b, and of nobody who once had them."""
+    """Three idle GPUs moved from pool a to pool b before the end: each is in recommendations of b alone."""
     host_of_eight(lake, "a", 2, 16, pool="a")
     moved = [device(f"a-{place}", pool="b", time=T0 + 15 * DAY * 1000) for place in (5, 6, 7)]
     fill(lake, [], devices=moved, host="a")

@@ -122,7 +122,7 @@ def test_what_was_read_for_some_of_the_time_is_a_failed_condition() -> None:
 
 @pytest.mark.parametrize("power", [140.0, None])
 def test_an_instance_draws_its_slices_of_the_whole_gpu(power: float | None) -> None:
-    """Three slices of seven, held for a day beside an instance that works: an estimate, and unknown where the GPU's energy is."""
+    """Three slices of seven, held for a day beside a busy instance: an estimate, null where the GPU's energy is."""
     fleet = Fleet(2)
     (gpu,) = fleet.host("h1", A100_80, 1)
     instance, other = fleet.split(gpu, "3g.40gb", "4g.40gb")

@@ -1,4 +1,4 @@
-"""A fleet's days: time is skipped from one tick to the next, all agents do what they have to do, and troubles befall them."""
+"""A fleet's days: time is skipped from one tick to the next, all agents do their work, and troubles befall them."""
 
 from __future__ import annotations
 

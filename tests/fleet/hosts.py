@@ -1,4 +1,4 @@
-"""A fleet's hosts: each with a driver, a spool, a clock and an agent of its own, started and ended as operators and accidents do."""
+"""A fleet's hosts: each has a driver, spool, clock and agent; operators and accidents start and end the agents."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def children_of(sessions: set[int]) -> list[int]:
 
 
 def busy_beside_clocks(hosts: list[FleetHost]) -> bool:
-    """Whether a process has not begun to live by its host's clock yet, or a thread that never waited by it computes or reads a disk."""
+    """Whether a process does not live by its host's clock yet, or a thread that never waited by it is running."""
     owners = {session: host for host in hosts for session in host.sessions}
     known = {host.name: (host.clock.processes(), host.clock.threads()) for host in hosts}
     for each in processes():

@@ -1,4 +1,4 @@
-"""What became of a fleet's rows: every interval once, files as promised, and how much dearer they are to read than day files."""
+"""What became of a fleet's rows: every interval once, files as promised, and what they cost to read over day files."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Judge:
         self.seen["most files of a host-day"] = most
 
     def _compare_costs(self, folder: Path) -> None:
-        """CPU to read the days of the gpu table that are over, as they lie and as one sorted file each; both from a local disk."""
+        """CPU to read the past days of the gpu table, as stored and as one sorted file each, both from a local disk."""
         files_there = self.lake.files("gpu")
         last = max((file.date for file in files_there), default="")
         by_day: dict[tuple[str, str], list[LakeFile]] = defaultdict(list)

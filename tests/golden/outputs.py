@@ -68,7 +68,7 @@ def run(folder: Path, now_ms: int, *arguments: str) -> str:
 
 
 def rounded(text: str) -> str:
-    """Long numbers to 12 digits: the last ones are the processor's, which may multiply and add in one step or in two."""
+    """Round long numbers to 12 digits: the last digits depend on whether the processor fuses multiply and add."""
     return re.sub(r"\d+\.\d{9,}(e-?\d+)?", lambda found: f"{float(found[0]):.12g}", text)
 
 

@@ -1,4 +1,4 @@
-"""Files that hold more than is read: refused in one sentence that names the setting, and what is just within is read."""
+"""Files above the limits are refused in one sentence that names the setting; files just within them are read."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.importers.conftest import Outcome, Run
 
 RECORDED = Path(__file__).parent / "recorded"
-"""What gpustat 1.1.1 and nvitop 1.7.2 wrote over the fake driver: two users' processes, an empty GPU, a hidden process."""
+"""What gpustat 1.1.1 and nvitop 1.7.2 wrote over the fake driver: two users, an empty GPU, a hidden process."""
 
 COUNTS = "select gpu, list(process_count order by time) from lake group by gpu order by gpu"
 

@@ -1,4 +1,4 @@
-"""Logs that name no GPU: lines are placed by count and order, and no interval that is typed in can overrule the file."""
+"""Logs that name no GPU: count and order place the lines, and no interval on the command line overrules the file."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_one_gpu_every_100_ms_is_not_nine_gpus(smi: Run) -> None:
 
 
 def test_a_gap_within_a_tick_is_no_interval(smi: Run) -> None:
-    """Eight GPUs, and seven from the middle on: which line is whose nobody can say, and no flag makes one GPU of them."""
+    """Eight GPUs, and seven from the middle on: no line can be placed, and no flag turns them into one GPU."""
     every = ((tick, gpu) for tick in range(600) for gpu in range(8 if tick < 300 else 7))
     text = HEAD + "".join(f"{at(5 * tick + 0.002 * gpu)}, 0 %, 1 GiB\n" for tick, gpu in every)
     assert "2ms" not in smi(text).refused()
@@ -118,7 +118,7 @@ def test_a_gap_within_a_tick_is_no_interval(smi: Run) -> None:
 
 
 def test_lines_of_one_moment_are_not_of_one_gpu(smi: Run, place: str) -> None:
-    """Eight equal lines with one time in each tick: without one of them that tick is dropped, with seven from the middle on all are."""
+    """Ticks of eight equal lines with one time: one short tick is dropped; seven from the middle on are refused."""
 
     def text(gone: Callable[[int, int], bool]) -> str:
         kept = ((tick, gpu) for tick in range(100) for gpu in range(8) if not gone(tick, gpu))

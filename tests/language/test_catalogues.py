@@ -112,7 +112,7 @@ def test_the_code_has_texts() -> None:
 
 
 def test_allocated_but_unused_is_one_state_beside_held_idle() -> None:
-    """A text that means the other idle states too names them, or a reader takes the sum for the ledger's `Allocated, unused`."""
+    """A text about several idle states names them all, or a reader takes the sum for the state `Allocated, unused`."""
     words = ("allocated but unused", "allocated and unused")
     several = [each for each in every_text() if any(part in each for part in words)]
     assert len(several) > 10

@@ -405,7 +405,7 @@ _ONE_DAY_ONLY = ("sm_mean_pct", "power_mean_w", "coverage_ratio")
 
 
 def assert_agree(ledger: Ledger, found: Found) -> None:
-    """Segments, idle_intervals and sums of the ledger are those that DuckDB found; both are cut at every midnight and have all of the time."""
+    """The ledger has DuckDB's segments, idle_intervals and sums, cut at every midnight and without gaps."""
     for rows in (ledger.segments, ledger.idle_intervals):
         assert rows.select((pl.col("time") // DAY_MS == (pl.col("end") - 1) // DAY_MS).all()).item()
     mine = _whole_segments(ledger)

@@ -1,4 +1,4 @@
-"""Random small hosts for Hypothesis: rows around midnight with what real agents, schedulers and importers leave out or get wrong."""
+"""Random small hosts for Hypothesis: rows around midnight, with errors of real agents, schedulers and importers."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def _no_lake() -> Lake:
 
 @dataclass(frozen=True)
 class _DaySamples:
-    """The rows of one host and day in the place of a file: `host` is the host that stands for the day, `of_host` the real one."""
+    """The rows of one host and day in place of a file: `host` stands for the day, `of_host` is the real host."""
 
     of_host: str
     day: int

@@ -29,7 +29,7 @@ def ms(seconds: float) -> int:
 
 
 def samples(gpu: str, first_s: float, last_s: float, *, every_s: float = 10, **values: object) -> list[Row]:
-    """Rows of one GPU on the grid, from first_s up to last_s, exclusive: without a word to the contrary measured and idle."""
+    """Rows of one GPU on the grid, from first_s up to last_s, exclusive: measured and idle unless `values` differ."""
     step, count = round(every_s * 1000), round((last_s - first_s) / every_s)
     base: Row = {
         "gpu": gpu,

@@ -1,4 +1,4 @@
-"""Published utilization figures of four fleets, from their quantile functions through import, ledger and hourly histograms."""
+"""Published utilization of four fleets, from quantile functions through import, ledger and hourly histograms."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def fill_host(lake: Lake, host: str) -> None:
-    """Rows with all that a batch could mix up: users, allocations, a split GPU, gaps, defects, servers and a shared GPU."""
+    """Rows that a batch could mix up: users, allocations, a split GPU, gaps, defects, servers, a shared GPU."""
     a, b, instance = f"GPU-a {host}", f"GPU-b {host}", f"MIG-1 {host}"
     gpu = [
         *samples(a, 0, 300, mem_used_bytes=GB, power_w=90.0),

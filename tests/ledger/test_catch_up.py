@@ -1,4 +1,4 @@
-"""A lake that grows file by file gives after each file what a build of all gives, and opens no day beside its window and history."""
+"""A lake that grows file by file gives what a build of all gives, and opens no day beyond its window and history."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def bring_sources(lake: Lake, other: Lake) -> None:
 
 
 def assert_as_if_new(inputs: Inputs, found: Ledger, other: Lake) -> None:
-    """The ledger of the window, and all that the lake keeps, are those of the other lake, whose days are all put together."""
+    """The window's ledger, and all that the lake keeps, equal those of the other lake, whose days are built at once."""
     bring_sources(inputs.lake, other)
     assert_same_ledger_of_window(inputs, found, load_ledger(other, inputs.ledger_settings, warn=silent))
     for name in ("ledger", "idle_interval", "gpu_lifetime", "hourly", "process_day"):
@@ -164,7 +164,7 @@ def assert_finished_whole(inputs: Inputs) -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[list[Chunk]]:
-    """Files in the order in which they arrive: first some days at once, then half a day at a time, some of them late."""
+    """Files in order of arrival: first some days at once, then half a day at a time, some of them late."""
     chunks: dict[tuple[int, str, str], list[Row]] = {}
     for host, gpu in UNITS[: draw(st.integers(1, 3))]:
         at = draw(st.sampled_from([0, 0, 0, 5 * DAY_S + 7200, 6 * DAY_S + 1200]))
@@ -246,7 +246,7 @@ ARRIVALS: dict[str, tuple[list[Row], list[Row], str]] = {
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """A lake whose ledger is finished: a GPU at work from the first day on, and one whose host was last seen three days ago."""
+    """A lake with a finished ledger: a GPU that works from the first day on; an idle host last seen three days ago."""
     lake = made_lake(tmp_path_factory.mktemp("finished") / "lake")
     write(lake, schema.GPU, steady(NOW_S))
     write(lake, schema.GPU, steady(NOW_S, "idle", look="zero"))
@@ -265,7 +265,7 @@ def inputs(finished: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.mark.parametrize("whole_at", [1, pytest.param(0, marks=pytest.mark.long)])
 def test_what_arrives_day_by_day_needs_the_newest_days_alone(inputs: Inputs, tmp_path: Path, whole_at: int) -> None:
-    """Files of all kinds, one after the other; every second time a command that reads everything is the first to see them."""
+    """Files of all kinds, one after the other; every second time, a command that reads everything sees them first."""
     other = made_lake(tmp_path / "other")
     for number, (what, (gpu_rows, lists, host)) in enumerate(ARRIVALS.items()):
         write(inputs.lake, schema.GPU, gpu_rows, host)

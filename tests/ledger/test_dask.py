@@ -1,4 +1,4 @@
-"""The workers of a Dask scheduler make the same ledger, to the byte, whatever happens to them, to the scheduler and to the command."""
+"""Dask workers build the same ledger, to the byte, whatever happens to them, the scheduler or the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Years of history: a window opens and lists what it would with a few months, and old days that change are still noticed."""
+"""Years of history: a window opens and lists what it would with a few months; changed old days are still noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GPUs that several hosts report, that move and that are split: their time counts once, and the past stays as it was."""
+"""GPUs that several hosts report, that move and that are split: their time counts once, and the past is stable."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_a_gpu_and_its_instances_are_one_gpu_in_all(spans: list[tuple[int, int, 
 
 
 class Stage(NamedTuple):
-    """What comes to be known: a host's idle GPUs in some hours, inventory entries and allocations, and GPU-hours by it and the stages before."""
+    """What a stage adds: a host's idle GPUs in some hours, inventory, allocations, and the GPU-hours known so far."""
 
     host: str
     gpus: str

@@ -1,4 +1,4 @@
-"""What the analytics commands leave out: pandas, where it is installed, takes longer to import than a kept ledger to read."""
+"""What the analytics commands do not import: pandas, where installed, takes longer to load than a kept ledger."""
 
 from __future__ import annotations
 

@@ -355,7 +355,7 @@ def test_two_commands_with_other_settings_at_once_keep_their_own(paused: Lake, m
 def test_rows_that_another_command_replaces_while_they_are_read_are_not_taken_for_the_named_ones(
     paused: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A window is read without a turn: the other command, of other settings, keeps its tables between two of the reader's steps."""
+    """A window is read without a turn: a command with other settings keeps its tables between two of the steps."""
     load_ledger(paused, SETTINGS[1], warn=silent)
     expected = load_ledger(paused, SETTINGS[0], warn=silent)
     real = cache.read_days

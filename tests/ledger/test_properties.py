@@ -1,4 +1,4 @@
-"""Random small hosts: DuckDB finds the same ledger, layout and order never matter, and windows and hours add up to it."""
+"""Random small hosts: DuckDB finds the same ledger; layout and order never matter; windows and hours add up."""
 
 from __future__ import annotations
 

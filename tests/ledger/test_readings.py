@@ -1,4 +1,4 @@
-"""A GPU's rows as they lie in the lake: nothing invented, nothing of other days opened, nothing of others let through."""
+"""A GPU's rows as the lake has them: none invented, no other day opened, nothing of others shown."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_row_that_reaches_into_somebody_else_s_time_is_theirs_too() -> None:
 
 
 def test_of_several_rows_for_one_moment_the_page_shows_what_the_ledger_counts(tmp_path: Path) -> None:
-    """Two writers under one name, clocks a little apart, and a clone of the machine that idles: 90 % here is no 0 % there."""
+    """Two writers under one name, clocks a little apart, and an idle clone of the machine: 90 % here is not 0 there."""
     busy = [row(step * STEP, gpu_util_pct=90.0, process_count=1, mem_used_bytes=9) for step in range(360)]
     idle = [row(step * STEP, gpu_util_pct=0.0, process_count=0, mem_used_bytes=0) for step in range(360)]
     late = [each | {"offset_ms": 500, "gpu_util_pct": 80.0} for each in busy[100:200]]

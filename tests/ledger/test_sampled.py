@@ -1,4 +1,4 @@
-"""What point samples leave open: the truth of a recording lies inside the stated bounds, whoever looked and how often."""
+"""What point samples leave open: the truth of a recording is within the bounds, for any observer and interval."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def with_values(rows: list[Row], numbers: tuple[int, ...], **values: object) -> 
 
 @dataclass(frozen=True)
 class Case:
-    """Rows of GPU-a; how long GPU-f was free, which says what an idle card draws; and the hours that are surely held, held, and perhaps."""
+    """Rows of GPU-a; hours that GPU-f was free, which show an idle card's power; hours surely, in all, perhaps held."""
 
     rows: list[Row]
     low: float
@@ -151,7 +151,7 @@ def test_held_time_has_bounds(name: str) -> None:
 
 @dataclass(frozen=True)
 class Card:
-    """A held card: what it draws by its readings at 0 and by its counter for how many hours, and before that for 6 h, if so."""
+    """A held card: its power by readings at 0 and by its counter for `hours`, and before that, if given, for 6 h."""
 
     reading_w: float
     counter_w: float

@@ -1,4 +1,4 @@
-"""Kernels that do no work are stalled where witnesses agree, and work where one contradicts or none speaks beside the first."""
+"""Kernels that do no work are stalled where witnesses agree, and work where one contradicts or only one is there."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ SMALL = {"model": "NVIDIA GeForce RTX 4090", "power_limit_w": 450.0}
 
 
 def jobs(lake: Lake, cases: dict[str, list[list[dict[str, Any]]]], first_s: int = 0, worked_s: int = 3600) -> Lake:
-    """A job for each case, on small cards of one host: each GPU works for a while, and then does what its rows state."""
+    """A job for each case, on small cards of one host: each GPU works for a while, then does what its rows state."""
     rows, listed, gpus = list[Row](), list[Row](), list[str]()
     for job, (case, after) in enumerate(cases.items()):
         for index, own in enumerate(after):

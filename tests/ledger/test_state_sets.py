@@ -1,4 +1,4 @@
-"""The named sets of states, which nobody idle intervals out again, and the stays that segments of allocated time make up."""
+"""The named sets of states, which no module lists itself, and the stays that segments of allocated time form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What state a GPU is in, who has it and what its rows say: every case of the design by hand, to the second, in one lake."""
+"""A GPU's state and user, and what its rows show: every case of the design by hand, to the second, in one lake."""
 
 from __future__ import annotations
 

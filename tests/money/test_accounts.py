@@ -195,7 +195,7 @@ SPANS = st.tuples(
 
 @st.composite
 def fleets(draw: st.DrawFn) -> list[Row]:
-    """Up to five GPUs, each with segments of any states and users, some of them MIG instances without a known energy."""
+    """Up to five GPUs, each with segments of any states and users; some are MIG instances without a known energy."""
     rows: list[Row] = []
     for gpu in draw(st.lists(st.sampled_from(["a1", "a2", "b1", "c2", "d1"]), unique=True, min_size=1)):
         start: float = draw(st.integers(-7200, 7200))

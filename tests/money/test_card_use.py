@@ -1,4 +1,4 @@
-"""What busy time used of its cards: bounds of the share of peak, the limit that came closest, and time without tensor cores."""
+"""What busy time used of its cards: bounds of the share of peak, the closest limit, time without tensor cores."""
 
 from __future__ import annotations
 

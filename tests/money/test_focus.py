@@ -35,7 +35,7 @@ Told = tuple[pl.DataFrame, dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Two hours around midnight: a GPU that two people share, one that was given and not used, a card with little work, one without a price."""
+    """Two hours around midnight: a shared GPU, an allocated unused one, a card with little work, an unpriced one."""
     lake = made_lake(tmp_path_factory.mktemp("focus"))
     first, last = DAY - 3600, DAY + 3601
     rows = samples("GPU-a", first, last, gpu_util_pct=90.0, process_count=2)

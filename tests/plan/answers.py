@@ -55,7 +55,7 @@ def current(page: str, parent: Path) -> str:
 
 
 def _shortened(output: str, limit: int | None, heads: set[str]) -> str:
-    """Return the first `limit` lines without the head, and the head at its place if it is not in `heads`, which it joins."""
+    """Return the first `limit` lines without the head, and the head in its place unless in `heads`, which it joins."""
     match = HEAD.search(output)
     head, at = (match[0], match.start()) if match else ("", 0)
     shown_head = "" if head in heads else head

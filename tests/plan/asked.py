@@ -1,4 +1,4 @@
-"""`fallow plan` in the process of a test, with the settings of its environment: tables, what people read, and what it refuses."""
+"""`fallow plan` in the process of a test, with its environment's settings: tables, texts, and refusals."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ SHAPES = {
 
 @dataclass(frozen=True)
 class Measurement:
-    """What somebody measured on each card, without the parts named; `in_sample` figures set a constant of the estimate."""
+    """A published measurement per card, without the parts named; `in_sample` figures set a constant of the estimate."""
 
     shape: ModelShape
     work: Serving | Training

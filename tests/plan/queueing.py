@@ -23,7 +23,7 @@ _USUAL |= {"is_deferrable": False, "before_window": False}
 
 
 def replay_jobs(rows: Sequence[Mapping[str, object]]) -> pl.DataFrame:
-    """Jobs with REPLAY_JOB_SCHEMA, numbered from 0: on one GPU of pool `p`, at 0, for an hour, unless they say otherwise."""
+    """Jobs with REPLAY_JOB_SCHEMA, numbered from 0: by default on one GPU of pool `p`, at 0, for an hour."""
     named = [{"number": number} | _USUAL | row for number, row in enumerate(rows)]
     return pl.DataFrame(named, schema=REPLAY_JOB_SCHEMA)
 
@@ -50,7 +50,7 @@ class RandomClass:
 
     @property
     def rest_hours(self) -> float:
-        """What is left of a job that runs, seen at a random moment, if one server has it: half the rate times the mean square."""
+        """Mean remaining hours of a running job, at a random moment, one server: half the rate times E[hours^2]."""
         return self.per_hour * self.hours**2 * (1 + self.variation) / 2
 
     def arrivals(self, rng: np.random.Generator, jobs: int) -> pl.DataFrame:
@@ -73,7 +73,7 @@ def random_jobs(classes: Sequence[RandomClass], jobs: int, seed: int) -> pl.Data
 
 @dataclass(frozen=True)
 class Observed:
-    """Of a replay: the share of GPU time that was busy, and by kind the mean hours before the first start and until the end."""
+    """Of a replay: the busy share of GPU time, and by kind the mean hours until the first start and until the end."""
 
     utilization: float
     waited: Mapping[str, float]

@@ -136,7 +136,7 @@ def takes(request: GpuRequest, model: str) -> bool:
 
 
 def is_in_place(supply: FleetSupply, asked: int, taken: Mapping[int, int]) -> bool:
-    """Whether GPUs are on one island, or one host that has none as wide, or on whole hosts where they are more than a host's."""
+    """Whether GPUs are on one island, on one host if no island is as wide, or on whole hosts if beyond one host."""
     found = Counter[str]()
     for number, count in taken.items():
         found[supply.supplies[number].host] += count

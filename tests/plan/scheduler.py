@@ -41,7 +41,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Hosts of 8 GPUs by pool, the hosts of each partition, and how many GPUs of a host somebody holds without any use."""
+    """Hosts of 8 GPUs by pool, the hosts of each partition, and by host the number of GPUs held without use."""
 
     pools: Mapping[str, Sequence[str]]
     partitions: Mapping[str, Sequence[str]]
@@ -251,7 +251,7 @@ SIZES = (1, 2, 4, 8)
 
 @dataclass(frozen=True)
 class Planted:
-    """One situation: `lifted` has what is left of it when one fault after the other is taken away, each by the cause of its hours."""
+    """One situation; `lifted`: what remains as faults are removed one by one, each with the cause of its hours."""
 
     name: str
     cluster: Cluster

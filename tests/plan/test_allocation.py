@@ -1,4 +1,4 @@
-"""`fallow plan allocation`: levels that add up, what a team may see, what is missing, and who starves while who hoards."""
+"""`fallow plan allocation`: levels that add up, what a team may see, what is missing, who starves and who hoards."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PRICES = "model,pool,hourly,currency,date,source\nNVIDIA H100 80GB HBM3,,1.37,US
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """Ann works for maps, in a project; Bob in jobs that name their own, and waited; Mia is in no table; Eve has nothing."""
+    """Ann works for maps, in a project; Bob in jobs that name theirs, and waited; Mia is in no table; Eve is absent."""
     fleet = Fleet(8, interval_s=1800)
     gpus = fleet.host("h1", H100, 6)
     train(fleet, gpus[:2], "ann", job="1", slurm_account="maps")

@@ -1,4 +1,4 @@
-"""The pages of docs/answers/ show what their commands print, and the report of the same fleet keeps within its limits."""
+"""The pages of docs/answers/ show what their commands print, and the fleet's report keeps within its limits."""
 
 from __future__ import annotations
 

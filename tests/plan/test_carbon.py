@@ -55,7 +55,7 @@ def listed(gpu: str, since: float, until: float, **values: object) -> list[dict[
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    """Eight hours: ann works for two and holds for two; bob, whom no table names, works from 5 to 6; a third GPU is free."""
+    """Eight hours: ann works for two and holds for two; bob, in no table, works from 5 to 6; a third GPU is free."""
     gpu = spent("a", (2, "active"), (4, "held"), (8, "free")) + spent("b", (5, "free"), (6, "active"), (8, "free"))
     process = listed("a", 0, 4) + listed("b", 5, 6, slurm_job_id="7", user="bob")
     lake = made_lake(tmp_path / "lake")

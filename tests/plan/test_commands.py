@@ -1,4 +1,4 @@
-"""`fallow plan` on a small lake: wrong use is one sentence, and what is missing keeps nothing else from being answered."""
+"""`fallow plan` on a small lake: wrong use gives one sentence, and missing data stops no other answer."""
 
 from __future__ import annotations
 

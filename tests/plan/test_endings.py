@@ -1,4 +1,4 @@
-"""What comes free: each source, the surest one for a GPU, its chance, the check against a week before; what can be given."""
+"""What comes free: each source, a GPU's surest one, its chance, the check against a week before, what can be given."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_a_model_is_named_where_a_pool_has_several() -> None:
 
 
 def test_each_gpu_can_be_given_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ann's project ends on the 25th; of two that she leaves idle one can go before. Nobody ever had four; two users share one."""
+    """Ann's project ends on the 25th; one of her two idle GPUs can go before. Four are unused; two users share one."""
     owners(tmp_path, monkeypatch, "user,ann,maps,atlas,2026-11-25", "user,bob,speech,,")
     fleet = fleet_of()
     gpus = [*fleet.host("h1", H100, 4, nvlink_island="i1"), *fleet.host("h2", H100, 4)]

@@ -1,4 +1,4 @@
-"""`fallow plan fit` over real lakes: what models and works need, which cards do, what old cards take, what tokens cost."""
+"""`fallow plan fit` over real lakes: needs of models and workloads, cards that suffice, old cards, token costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forecasts of a daily series: which method, how far off, what lies in its bands; when a pool is full; the fan as it is drawn."""
+"""Forecasts of a daily series: the method, its error, its bands; when a pool is full; the fan as drawn."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_the_legend_names_each_line_once_whatever_the_number_of_panels() -> None
 
 
 def test_the_verdict_rests_on_one_horizon_and_the_order_on_the_time_that_is_asked_for() -> None:
-    """Demand takes all GPUs within the quarter: a shorter look shows less of it, and a shorter lead time leaves more time."""
+    """Demand takes all GPUs within the quarter: a shorter horizon shows less, a shorter lead time leaves more time."""
     pool = pool_of(series(growing(10), 60))
     brief = pool.with_outlook(7, 14)
     assert pool.verdict.order_by is not None

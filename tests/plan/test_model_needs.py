@@ -1,4 +1,4 @@
-"""What a config.json says of a model, how much memory it needs, and its most tokens per second: by hand and as published."""
+"""A model's config.json, the memory it needs, and its most tokens per second: by hand and as published."""
 
 from __future__ import annotations
 
@@ -349,7 +349,7 @@ def test_adapters_cost_little_and_qlora_quarters_the_frozen_weights() -> None:
 
 
 def test_activations_of_the_papers_layout_are_theirs_but_for_norms_and_dropout() -> None:
-    """Korthikanti et al. 2022: 34 sbh + 5 as2b a layer, 4 sbh of it norms, 2 sbh masks of dropout; norms here keep 16."""
+    """Korthikanti et al. 2022: 34 sbh + 5 as2b per layer; 4 sbh of it norms (16 here), 2 sbh dropout masks."""
     layout = ModelShape("paper", 1, 64, 4, 4, 16, 256, 100, mlp_matrices=2)
     kept = Training("full", sequence=32, batch=2, is_checkpointed=False, has_flash=False)
     tokens = 32 * 2 * 64

@@ -1,4 +1,4 @@
-"""What each pool's need is hour by hour, what it costs, how the command says so; the mix is the linear program's optimum."""
+"""Each pool's demand by hour, its cost, and the command's answer; the mix is the linear program's optimum."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ OWNERS = "kind,name,team,priority_class\nuser,bob,speech,best-effort\n"
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """Ann's two GPUs work always, one more every other half day; Bob, who may be interrupted, has a fourth in the last day."""
+    """Ann uses two GPUs always and one every other half day; Bob, who may be interrupted, a fourth on the last day."""
     fleet = Fleet(15, interval_s=1800)
     gpus = fleet.host("h1", H100, 6)
     train(fleet, gpus[:2], "ann")
@@ -258,7 +258,7 @@ HOURS = 24
 
 
 def least_cost(need: Hours, firm: Hours, options: list[Option]) -> float:
-    """The linear program: so many GPUs of each committed option, and in each hour who does how much firm and other work."""
+    """The linear program: GPUs of each committed option, and per hour which option does which firm and other work."""
     solver = one_thread_solver()
     capacity = {
         at: solver.addVariable(lb=0, obj=each.fixed * len(need)) for at, each in enumerate(options) if each.is_committed
@@ -282,7 +282,7 @@ def least_cost(need: Hours, firm: Hours, options: list[Option]) -> float:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_it_costs_what_the_linear_program_says(seed: int) -> None:
-    """Random needs and prices, also such as no market has: spot that is cheaper than the electricity of a bought GPU."""
+    """Random needs and prices, also ones that no market has: spot cheaper than the electricity of a bought GPU."""
     random = np.random.default_rng(seed)
 
     def option(kind: OfferKind, fixed: float, used: float) -> Option:

@@ -16,7 +16,8 @@ from tests.plan.scheduler import Cluster, Task, found_waits, recorded_jobs, simu
 
 HOSTS = ("a1", "a2", "a3", "a4")
 APART = 0.1
-"""So far apart may the two be, as a share of all GPU-hours waited: the queue leaves everybody else where they ran, a replay does not."""
+"""Largest allowed difference, as a share of all GPU-hours waited: the queue leaves other jobs where they ran,
+a replay does not."""
 
 
 def jobs_of(policy: str, *, over_long: bool) -> tuple[Cluster, list[Task]]:

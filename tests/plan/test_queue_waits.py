@@ -1,4 +1,4 @@
-"""Waits: which are counted, and why each lasted, moment by moment; the hours that a planted fault costs are found again."""
+"""Waits: which count, and why each lasted, moment by moment; the hours of a planted fault are found again."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_what_is_allocated_twice_is_given_back_once() -> None:
 
 
 def test_strictly_in_order_time_limits_are_no_cause_and_a_job_before_it_is() -> None:
-    """The first one has no room for its two GPUs up to 6 and has them up to 8; the one behind it fits at once, and again from then on."""
+    """`first` lacks room for its two GPUs until 6 and has it until 8; `behind` fits at once, and again from 8 on."""
     rows = ledger(a1_0=[(6, "active"), (UNTIL, "free")], a1_1=[(UNTIL, "free")])
     first = job("first", 0, 6, 8, gpus=2, limit=4)
     behind = job("behind", 1, 10, 12, limit=20)

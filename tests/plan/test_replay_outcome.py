@@ -80,7 +80,7 @@ def test_merged_pools_that_work_in_turns_need_half_of_their_gpus() -> None:
 
 
 def left_standing() -> ReplayBase:
-    """A user ada leaves 4 GPUs for 7 of 10 hours, bo one for 3 hours and then works on it for 1, cy works all the time."""
+    """User ada idles on 4 GPUs for 7 of 10 hours; bo on one for 3 hours, then works for 1; cy works all the time."""
     jobs = [job_row("ada", 1, 11, gpus=4), job_row("bo", 2, 7), job_row("cy", 2, 12)]
     ada = [(1, 4, "active", "slurm:ada"), (4, 11, "held", "slurm:ada")]
     bo = [(2, 3, "active", "slurm:bo"), (3, 6, "held", "slurm:bo"), (6, 7, "active", "slurm:bo")]
@@ -241,7 +241,7 @@ NIGHT = OffPeakHours(20 * 60, 8 * 60)
 
 
 def shifted(*prices: InternalPrices) -> ShiftedWork:
-    """Two jobs that can wait, one that nobody would put off; from 11:00 on the second day, one runs beyond the window."""
+    """Two jobs that can wait, and one that serves and cannot; from 11:00 on day two, one runs beyond the window."""
     jobs = jobs_frame(job_row("early", 10, 14), job_row("late", 35, 47), job_row("served", 9, 40, partition="serving"))
     batch = [(10, 14, "active", "slurm:early"), (35, 47, "active", "slurm:late")]
     placed = gpu_rows(48, {"a/0": batch, "a/1": [(9, 40, "active", "slurm:served")]})

@@ -82,7 +82,7 @@ def test_the_fullest_host_is_filled_so_that_others_stay_whole() -> None:
     ("limit", "third"), [(2, 2), (3, 2), (4, 6)], ids=["done before", "done just then", "would delay it"]
 )
 def test_backfill_starts_those_early_that_are_done_before_the_first_begins(limit: float, third: float) -> None:
-    """The second waits for the end of the first one's limit, 5 h; the third comes at 2 h and needs a GPU that is free."""
+    """The second waits for the end of the first one's limit, 5 h; the third comes at 2 h and needs one free GPU."""
     jobs = [job(0, 4, 3, 5), job(1, 2, 4, 2), job(2, 1, 1, limit)]
     assert times(jobs, one_pool(4), BACKFILL) == [(0, 4), (4, 6), (third, third + 1)]
 
@@ -95,7 +95,7 @@ def test_backfill_starts_long_ones_on_gpus_that_the_first_will_not_need() -> Non
 
 @pytest.mark.parametrize(("order", "third", "last"), [("backfill", 11, 2), ("conservative", 6, 7)])
 def test_conservative_backfill_delays_nobody_and_easy_not_the_first(order: Order, third: float, last: float) -> None:
-    """The last could begin at 2 h beside the second, but then all four GPUs that the third needs are not free at 6 h."""
+    """The last could start at 2 h beside the second, but then the four GPUs for the third are not free at 6 h."""
     jobs = [job(0, 4, 3, 4), job(1, 2, 2, 2), job(1, 1, 4, 1), job(2, 9, 1, 9)]
     assert begins(jobs, one_pool(4), ReplayPolicy(order=order)) == [0, 4, third, last]
 

@@ -1,4 +1,4 @@
-"""Whatever jobs, fleet and policy: no GPU is held twice, every job that can run runs; room on hosts against a plain twin."""
+"""For all jobs, fleets and policies: no GPU is held twice, every job that fits runs; host room against a plain twin."""
 
 from __future__ import annotations
 
@@ -195,6 +195,6 @@ def test_a_reservation_begins_at_the_first_moment_with_room_for_as_long_as_it_la
 
 
 def test_a_shorter_job_begins_before_a_longer_one_of_its_shape() -> None:
-    """There is one GPU until another comes free at 3; both are reserved from then on, and the longer job does not fit before."""
+    """One GPU until another comes free at 3; both are reserved from then on, and the longer job does not fit before."""
     room = RoomAhead(0, [1], 2, [(3, ((0, 1),))])
     assert [room.reserve(gpus, 1, lasting)[0] for gpus, lasting in ((2, 2), (1, 5), (1, 2))] == [3, 5, 0]

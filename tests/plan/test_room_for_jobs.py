@@ -1,4 +1,4 @@
-"""Which jobs could start in a pool, what lies apart, whether the jobs that came agree, and which work moves to make room."""
+"""Which jobs could start in a pool, fragmentation, a check against jobs that came, and moves that make room."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_the_headline_says_why_no_job_could_start(states: str, size: int, said: 
 HOSTS = """
 8 1 22|8 2 2|16 2 107|32 4 28|48 4 9|64 2 22|64 8 7|82 8 1|96 4 17|96 8 570|104 2 387|128 1 2|128 8 39
 """
-"""CPUs, GPUs and how many such hosts, as we counted them in the trace `openb` (alibaba/clusterdata, cluster-trace-gpu-v2023)."""
+"""CPUs, GPUs and number of such hosts, as counted in trace `openb` (alibaba/clusterdata, cluster-trace-gpu-v2023)."""
 JOBS = """
 0 8 185|0 16 516|0 32 387|1 8 3283|1 16 3338|1 32 368|2 8 3|2 16 1|2 32 12|4 32 3|4 48 9|4 64 3|8 64 3|8 82 18|8 96 18|8 128 5
 """

@@ -1,4 +1,4 @@
-"""What people write as a policy, what they are told where it says none; scenarios saved by name, of which the newest counts."""
+"""Policies as users write them, errors where they say none; scenarios saved by name, of which the newest counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every file here holds promises of one subject: a test's name is the sentence, its docstring says where the docs promise it."""
+"""Each file holds promises of one subject: a test's name is the sentence, its docstring names its place in the docs."""
 
 from __future__ import annotations
 

@@ -38,7 +38,10 @@ def named(names: set[str], text: str) -> set[str]:
 
 @pytest.mark.parametrize("team", TEAMS)
 def test_a_person_with_a_team_sees_only_what_belongs_to_the_team(waste: Site, team: str) -> None:
-    """README.md; docs/security.md: a viewer of a team may not "see others' names, jobs or cost, also where a GPU is shared"."""
+    """README.md; docs/security.md, of a viewer of a team.
+
+    They may not "see others' names, jobs or cost, also where a GPU is shared".
+    """
     part = waste.whole.part(Scope(team=team)).inside.segments
     rows = part.to_dicts()
     assert {row["user"] for row in rows} == TEAMS[team] - {"dan"}, "dan had none in this week"
@@ -110,7 +113,10 @@ def test_a_finding_that_is_about_others_as_well_is_left_out_of_an_edition_for_pe
 def test_only_planners_act_and_only_on_findings_of_their_part_with_their_name_in_the_record(
     lake: Lake, tmp_path: Path
 ) -> None:
-    """docs/security.md: a viewer may not "act"; a planner may "act on findings of their part, with their name in the record"."""
+    """docs/security.md: a viewer may not "act".
+
+    A planner may "act on findings of their part, with their name in the record".
+    """
     pages = held_lake(lake, tmp_path).pages()
     held = {each.gpus: each.finding_id for each in pages.view().report.review.findings if each.rule == "held"}
     own, others = held["a",], held["b",]

@@ -44,7 +44,10 @@ def ring(steps_us: list[int], value: int = 80) -> tuple[Timeline, list[tuple[int
 def test_a_slower_period_of_the_drivers_ring_is_accepted_after_32_steady_samples_and_before_that_time_is_unknown(
     steps: int, longest_us: int, *, is_believed: bool
 ) -> None:
-    """docs/how-a-number-is-made.md, section 1: "After 32 samples with a steady longer period, the agent accepts that period"."""
+    """docs/how-a-number-is-made.md, section 1.
+
+    "After 32 samples with a steady longer period, the agent accepts that period".
+    """
     timeline, samples = ring([1_000_000 if number % 2 else longest_us for number in range(steps)])
     late = [(samples[-1][0] + number * 1_000_000, 80) for number in range(1, 11)]
     timeline.add_samples(late, late[-1][0], in_time=True)

@@ -48,7 +48,10 @@ def test_no_user_is_asked_to_release_a_gpu_that_another_user_holds(handed_on: Si
 
 
 def test_no_command_ends_a_process_of_another_user(lake: Lake) -> None:
-    """docs/recommendations.md, Commands: no command "if more than the finding could end"; each user's command names their own."""
+    """docs/recommendations.md, Commands: no command "if more than the finding could end".
+
+    Each user's command names their own processes.
+    """
     rows = minutes("a", 0, 4 * HOUR, **HELD) + minutes("b", 0, 4 * HOUR, **HELD)
     users = lists("a", 0, 2 * HOUR, pid=1) + lists("a", 2 * HOUR, 4 * HOUR, pid=2, user="bob")
     users += lists("b", 0, 4 * HOUR, pid=3) + lists("b", 3 * HOUR, 4 * HOUR, pid=4, user="bob")
@@ -85,7 +88,7 @@ def test_who_has_left_or_works_again_has_nothing_to_release_and_nothing_to_type(
 
 @pytest.mark.parametrize("owner", [{"slurm_job_id": "5"}, {"pod": "p"}, {}])
 def test_work_that_also_runs_on_other_gpus_is_not_ended(lake: Lake, owner: dict[str, str]) -> None:
-    """docs/recommendations.md, condition `alone`; Commands: "if more than the finding could end" the command only looks."""
+    """docs/recommendations.md, `alone`, Commands: it only looks "if more than the finding could end"."""
     rows = minutes("a", 0, 2 * HOUR, **HELD) + minutes("b", 0, 2 * HOUR, **BUSY)
     users = lists("a", 0, 2 * HOUR, pid=1, **owner) + lists("b", 0, 2 * HOUR, pid=2 if owner else 1, **owner)
     found = only(fill(lake, rows, users))
@@ -114,7 +117,7 @@ def test_a_command_that_ends_something_is_offered_only_where_the_newest_row_is_l
 
 
 def test_a_finding_keeps_its_id_from_week_to_week(lake: Lake) -> None:
-    """docs/recommendations.md, Id: it "depends on the rule, the subject" and, "for rules that look at each host, the host"."""
+    """docs/recommendations.md, Id: "depends on the rule, the subject", "for rules that look at each host, the host"."""
     rows = minutes("a", 0, 2 * HOUR, **HELD) + minutes("b", 8 * DAY, 8 * DAY + 3 * HOUR, **HELD)
     fill(lake, rows, lists("a", 0, 2 * HOUR) + lists("b", 8 * DAY, 8 * DAY + 3 * HOUR, pid=2))
     fill(lake, minutes("c", 0, 2 * HOUR, **HELD), lists("c", 0, 2 * HOUR, user="bob"), host="h2")

@@ -84,7 +84,7 @@ def test_publishing_twice_writes_the_same_names_and_doubles_no_row(
 def test_rows_leave_the_spool_only_after_the_lake_has_confirmed_them(
     spool: Spool, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/how-a-number-is-made.md, section 2: "It removes them from the spool only after the lake has confirmed them"."""
+    """docs/how-a-number-is-made.md, section 2: "removes them from the spool only after the lake has confirmed them"."""
     spool.append({"gpu": ticks(0, 3)})
     with monkeypatch.context() as patch:
         patch.setattr(type(lake.store), "put", lambda *_: None)  # a store that says yes and keeps nothing
@@ -112,7 +112,7 @@ def test_an_agent_publishes_only_into_the_lake_that_it_was_given(
 
 
 def test_a_mount_that_goes_away_between_two_files_gets_no_other_file(spool: Spool, lake: Lake) -> None:
-    """docs/storage.md: the marker is read "again before each file gets its name, and before rows count as published"."""
+    """docs/storage.md: read the marker "again before each file gets its name, and before rows count as published"."""
     spool.append({"gpu": ticks(-2, 4)})  # of two days, so two files
     publisher = Publisher(spool, lake, "h", clock=Hands())
     put = type(lake).put
@@ -204,7 +204,7 @@ def own_tickets(lake: Lake) -> list[str]:
 
 
 def test_of_two_writers_that_see_each_other_the_later_one_yields(lake: Lake) -> None:
-    """docs/security.md: "Two writers at once leave the union of their rows": one has its turn, and none waits for itself."""
+    """docs/security.md: "Two writers at once leave the union of their rows": one goes first; none waits for itself."""
     seen: list[list[str]] = []
 
     def meanwhile() -> None:
@@ -260,7 +260,10 @@ def test_a_bad_file_takes_its_own_rows_along_and_nothing_else(lake: Lake) -> Non
 
 
 def test_a_file_of_another_schema_version_stops_reading(lake: Lake) -> None:
-    """docs/security.md: "A file of another schema version alone stops reading, on purpose: figures without it would be wrong"."""
+    """docs/security.md: "A file of another schema version alone stops reading, on purpose".
+
+    The reason: "figures without it would be wrong".
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fallow.parquet_writer.SCHEMA_VERSION", schema.SCHEMA_VERSION + 1)
         write(lake, schema.GPU, samples("a", 0, 100))

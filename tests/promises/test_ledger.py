@@ -65,7 +65,10 @@ def test_unknown_is_never_shown_as_zero(lake: Lake) -> None:
 
 @pytest.mark.parametrize("value", [300.0, -1.0, float("nan"), None])
 def test_an_error_never_becomes_a_number(lake: Lake, value: float | None) -> None:
-    """docs/how-a-number-is-made.md: "an error never becomes a number", impossible values "are unknown and counted in data quality"."""
+    """docs/how-a-number-is-made.md: "an error never becomes a number".
+
+    Impossible values "are unknown and counted in data quality".
+    """
     fill(lake, samples("a", 0, 600, gpu_util_pct=value, process_count=1, power_w=-5.0))
     (row,) = load(lake).segments.iter_rows(named=True)
     assert (row["state"], row["gpu_util_mean_pct"], row["power_mean_w"], row["energy_mj"]) == ("unknown", *[None] * 3)
@@ -112,7 +115,7 @@ def test_a_short_kernel_ends_the_idle_interval(lake: Lake) -> None:
 
 
 def test_a_segment_and_an_idle_interval_end_where_the_user_changes(lake: Lake) -> None:
-    """docs/how-a-number-is-made.md: "A segment ends where one of them changes"; one user never waits out another's pause."""
+    """docs/how-a-number-is-made.md: "A segment ends where one of them changes"; no user inherits idle time."""
     lists = processes("a", *range(0, 200, 10), every_s=10, user="ann")
     lists += processes("a", *range(200, 600, 10), every_s=10, user="bob", pid=9)
     fill(lake, samples("a", 0, 600, **IDLE), lists)
@@ -147,7 +150,10 @@ def test_a_window_cuts_time_and_never_states(lake: Lake, cut_s: float) -> None:
 
 
 def test_a_process_list_names_the_user_for_exactly_three_of_its_intervals(lake: Lake) -> None:
-    """docs/how-a-number-is-made.md, Users: "each list is valid for three of its own intervals", also the first one after a row."""
+    """docs/how-a-number-is-made.md, Users: "each list is valid for three of its own intervals".
+
+    That includes the first list after a row.
+    """
     fill(lake, samples("a", 0, 210, **BUSY), processes("a", 100, every_s=30, user="ann"))
     assert held_by(lake) == [
         ("active", 0, 10, None, "process"),
@@ -160,7 +166,7 @@ def test_a_process_list_names_the_user_for_exactly_three_of_its_intervals(lake: 
 def test_the_energy_between_two_rows_is_known_up_to_a_gap_of_three_intervals(
     lake: Lake, gap_s: float, energy_mj: int | None
 ) -> None:
-    """docs/how-a-number-is-made.md, Energy: a row "after a gap" has none, and a sample covers three intervals at most."""
+    """docs/how-a-number-is-made.md, Energy: a row "after a gap" has none; a sample covers three intervals at most."""
     rows = samples("a", 0, 10, **BUSY) + samples("a", gap_s, gap_s + 10, **BUSY)
     for row, read in zip(rows, (10**9, 10**9 + 900_000), strict=True):
         row |= {"energy_mj": read, "counters_since": T0}

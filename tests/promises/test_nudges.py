@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def test_a_user_without_an_address_is_reached_through_their_own_team_and_through_no_other(
     tmp_path: Path, user: str, team: str, reached: dict[str, str]
 ) -> None:
-    """docs/delivering.md, Recipients: "A user without an address is reached through the own team"; eve is of no known team."""
+    """docs/delivering.md, Recipients: "A user without an address is reached through the own team"; eve has no team."""
     owners, contacts = tmp_path / "owners.csv", tmp_path / "contacts.csv"
     owners.write_text("kind,name,team\nuser,ann,vision\nuser,bob,speech\nuser,cy,speech\n")
     people = ("user,ann,ann", "user,cy,cy", "team,vision,vision", "team,speech,speech")

@@ -25,7 +25,7 @@ WINDOW, NEXT = (0, 24 * HOUR_MS), (24 * HOUR_MS, 48 * HOUR_MS)
 def test_a_wait_that_ends_where_two_windows_meet_is_still_open_in_the_first_and_ends_in_the_second(
     ended_by: str, ended_ms: int | None, waits: list[tuple[int, bool]]
 ) -> None:
-    """docs/planning.md: a job that still waits counts "to the end of the window", which is no moment of the window itself."""
+    """docs/planning.md: a job that still waits counts "to the end of the window", which is outside the window."""
     job = {"job": "1", "submitted": HOUR_MS, "gpus": 1, ended_by: ended_ms}
     jobs = pl.DataFrame([job], schema=JOB_SCHEMA).with_row_index("number")
     found = [jobs_in_window(jobs, *window) for window in (WINDOW, NEXT)]

@@ -1,4 +1,4 @@
-"""What fallow promises of recommendations: each waste in one of them, snoozed ones left alone, and cents that add up."""
+"""What fallow promises of recommendations: each waste in one of them, snoozed ones respected, cents that add up."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ Row = dict[str, Any]
 def test_every_gpu_hour_of_waste_is_in_one_recommendation_at_most_and_costs_add_up_to_the_ledgers_waste_to_the_cent(
     waste: Site, scope: Scope
 ) -> None:
-    """docs/recommendations.md: "Wasted time is in exactly one recommendation, or in none", in every window, pool, team and user."""
+    """docs/recommendations.md: "Wasted time is in exactly one recommendation, or in none".
+
+    This holds in every window, pool, team and user.
+    """
     part, found = waste.whole.part(scope), waste.recommendations(scope)
     money = waste.whole.money if scope.is_all else waste.whole.money.of(part.inside, waste.whole.inventory)
     ledger, spent = money.accounts.total.state_cents, found.waste
@@ -70,7 +73,10 @@ def test_each_gpu_is_to_be_acted_on_by_one_recommendation_and_in_one_nudge(hande
 
 
 def test_of_two_findings_about_the_same_time_the_one_of_the_first_rule_has_it(waste: Site) -> None:
-    """docs/recommendations.md, Who gets the time: "Within a row the rule that stands first has it"; the other is evidence."""
+    """docs/recommendations.md, Who gets the time: "Within a row the rule that stands first has it".
+
+    The other finding is evidence.
+    """
     held = one(waste, "held", "ann")
     faded = replace(held, rule="ending", subject="ann")
     stranger = replace(held, rule="partial_use", subject="a job of eve", user="eve")
@@ -84,7 +90,7 @@ def test_of_two_findings_about_the_same_time_the_one_of_the_first_rule_has_it(wa
 
 
 def test_idle_time_is_claimed_from_exactly_held_min_on_and_only_by_a_finding_of_its_user(waste: Site) -> None:
-    """docs/recommendations.md: "held for at least `findings.held_min`, of the user"; shorter pauses are not actionable."""
+    """docs/recommendations.md: "held for at least `findings.held_min`, of the user"; shorter is not actionable."""
     rows = waste.whole.ledger.inside.segments.filter(state="held", user="ann").head(3)
     pieces = rows.select("gpu", "state", user="user").with_columns(
         segment_ms=rows["segment_end"] - rows["segment_start"]

@@ -121,7 +121,10 @@ WAYS = (
 
 
 def test_a_week_is_one_window_however_it_is_asked_for(config: Path) -> None:
-    """docs/report.md, Check a figure: "Days and weeks are those of `report.timezone`, for `--week` as for `--since` and `--until`"."""
+    """docs/report.md, Check a figure.
+
+    "Days and weeks are those of `report.timezone`, for `--week` as for `--since` and `--until`".
+    """
     paris = {"FALLOW_REPORT_TIMEZONE": "Europe/Paris"}
     asked = [run_in_process("ledger", "--config", str(config), *way, "--json", **paris) for way in WAYS]
     found = [json.loads(each.stdout) for each in asked]

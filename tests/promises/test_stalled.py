@@ -31,7 +31,7 @@ LATE = 2 / 1440
 
 
 def hung_fleet(*, days_of_hang: float = 1.0) -> Fleet:
-    """Eight H100s train for half a day; rank 3 falls, the others follow, and the window ends after so many days of it."""
+    """Eight H100s train for half a day; rank 3 falls, the others follow; the window ends after `days_of_hang` days."""
     fleet = Fleet(days_of_hang + 0.5, interval_s=10 if days_of_hang < 0.1 else 60)
     gpus = fleet.host("h1", H100, 8)
     hang(fleet, gpus[3:4], fleet.between(-days_of_hang))

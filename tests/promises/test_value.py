@@ -1,4 +1,4 @@
-"""What fallow promises of yearly figures: cash and GPU time apart, one basis for every window and channel, bounds, list prices."""
+"""What fallow promises of yearly figures: cash apart from GPU time, one basis everywhere, bounds, list prices."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LAST = "2026-W46"
 
 
 def fleet() -> Fleet:
-    """Five weeks of pools that are had in every way: work on two of four GPUs, and in one pool a GPU that eve holds more every week."""
+    """Five weeks of pools of every price kind: work on two of four GPUs; in `owned`, eve holds a GPU ever longer."""
     made = Fleet(35, interval_s=3600, process_interval_s=3600)
     for pool in ("rented", "booked", "owned", "listed"):
         gpus = made.host(pool, H100, 4, pool=pool)

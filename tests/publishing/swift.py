@@ -118,7 +118,7 @@ def missing() -> str:
 
 @contextmanager
 def running(folder: Path, skew_s: int = 900) -> Iterator[int]:
-    """A Swift that keeps everything in the folder; yields its S3 port. Requests of another time, by `skew_s`, are refused."""
+    """A Swift that keeps all in the folder; yields its S3 port; refuses requests more than `skew_s` off in time."""
     python = Path(str(shutil.which("swift-proxy-server"))).read_text().partition("\n")[0].removeprefix("#!").split()[0]
     ports = free_ports(len(_SERVERS) + 1)
     _configure(folder, ports, skew_s)

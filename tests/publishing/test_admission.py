@@ -1,4 +1,4 @@
-"""Who may publish: only into the lake that was given, and only one agent under one name, in whatever order they come."""
+"""Who may publish: only into the lake that was given, and only one agent under one name, in any order of arrival."""
 
 from __future__ import annotations
 

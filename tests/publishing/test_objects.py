@@ -1,4 +1,4 @@
-"""Object stores, against a real one: what is stored comes back and reads as of a folder; every failure is a sentence without a secret."""
+"""A real object store: what is stored comes back and reads as from a folder; failures are sentences without secrets."""
 
 from __future__ import annotations
 

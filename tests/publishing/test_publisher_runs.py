@@ -30,7 +30,7 @@ _DEADLINE_S = 60.0
 
 
 class HungMount:
-    """While it hangs, whoever stores a file below a folder waits in the store; a publisher that another test left does not."""
+    """While it hangs, a writer below the folder waits in the store; a publisher that another test left does not."""
 
     def __init__(self, patched: pytest.MonkeyPatch, folder: Path) -> None:
         self.entered, self.left = threading.Semaphore(0), threading.Event()

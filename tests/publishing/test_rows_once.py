@@ -1,4 +1,4 @@
-"""A reader sees each row exactly once at every moment of any interleaving of publishing, compaction, repair, expiry and kills."""
+"""A reader sees each row exactly once at every moment of any order of publish, compaction, repair, expiry, kill."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class KilledError(BaseException):
 
 @dataclass
 class World:
-    """One host's agent and a service, of which each change of the lake may be the last; a reader looks before and after each."""
+    """One host's agent and a service; any change of the lake may be their last; a reader looks before and after it."""
 
     lake: Lake
     spool: Spool

@@ -1,4 +1,4 @@
-"""A host's credentials write that host's files and nothing else: the policies under deploy/, enforced by a real Ceph gateway."""
+"""A host's credentials write that host's files alone: the policies under deploy/, enforced by a real Ceph gateway."""
 
 from __future__ import annotations
 

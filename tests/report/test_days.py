@@ -1,4 +1,4 @@
-"""Days of the reader's calendar, of which nothing is lost at their edges, and bins that have the state of most of their time."""
+"""Days of the reader's calendar, which lose nothing at their edges, and bins with the state of most of their time."""
 
 from __future__ import annotations
 

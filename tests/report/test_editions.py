@@ -1,4 +1,4 @@
-"""An edition for people says nothing of anybody else: not in findings, data quality, remarks on prices, nor last week's outcome."""
+"""A user's edition shows nothing of others: in findings, data quality, remarks on prices or last week's outcome."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def site(folder: Path) -> Path:
-    """Ann and zelda each hold a GPU without a kernel for nine days; an allocation of zelda's names a GPU that is not there."""
+    """Ann and zelda each hold a GPU without a kernel for nine days; zelda's allocation also names a missing GPU."""
     lists = used("GPU-a", "ann") + used("GPU-z", "zelda")
     allocations = [allocation("GPU-z-gone", 0, 9 * DAY_S, "zelda", "the-other-job")]
     return site_of(folder, idle("GPU-a", "GPU-z"), lists, allocations, device("GPU-a"), device("GPU-z", pool="other"))

@@ -1,4 +1,4 @@
-"""The report in French: nothing of it is English, its signs stand apart, and its numbers are those of the English one."""
+"""The report in French: no English is left, its signs stand apart, and its numbers are those of the English one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ JOINED = re.compile(r"[\w)\]»%][;:](?=\s)")
 
 @cache
 def parts() -> tuple[str, ...]:
-    """The parts of the catalogue's English texts that are longer than 12 characters, and that their French does not have."""
+    """Parts of the catalogue's English texts that are longer than 12 characters and absent from their French."""
     texts = ((text, " ".join(forms).casefold()) for text, forms in catalogue("fr").forms.items())
     split = ((" ".join(each.split()).casefold(), french) for text, french in texts for each in re.split(r"{\w+}", text))
     return tuple(words for words, french in split if len(words) > 12 and words not in french)

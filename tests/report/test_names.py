@@ -1,4 +1,4 @@
-"""Names are other people's: whatever they hold, every document stays one, and the name is text in it and nothing else."""
+"""Names come from others: whatever they hold, every document stays one document, in which the name is only text."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ NAMES = [
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """Each name as user, command, pod, model and pool of two GPUs that are held, and as the reason of a snoozed finding."""
+    """Each name as user, command, pod, model and pool of two GPUs that are held, and as the reason of a snooze."""
     lake = made_lake(tmp_path_factory.mktemp("odd") / "lake")
     for number, name in enumerate(NAMES):
         for gpu, host in ((f"GPU-{number}", f"h{number}"), (f"GPU-{number}-other", f"other{number}")):

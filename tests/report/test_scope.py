@@ -29,7 +29,7 @@ OWNERS = Owners({("user", name): Owner("user", name, team) for name, team in TEA
 
 @pytest.fixture
 def fleet(lake: Lake) -> Lake:
-    """One hour of: a (ann), b (ann and bob at once), c (allocated by eve, no process), d (free), e (somebody unknown)."""
+    """One hour of: a (ann), b (ann and bob at once), c (allocated by eve, no process), d (free), e (unknown user)."""
     rows = [
         *samples("a", 0, HOUR_S, **BUSY),
         *samples("b", 0, HOUR_S, **SHARED),

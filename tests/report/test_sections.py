@@ -1,4 +1,4 @@
-"""Sections of the report beyond the ledger: their figures, headlines, widths, what they leave out, and where there is nothing."""
+"""Sections of the report beyond the ledger: figures, headlines, widths, what they leave out, and empty ones."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def part(text: str, title: str) -> list[str]:
 
 
 def side_by_side(text: str, title: str, name: str) -> tuple[list[str], list[str]]:
-    """The titles of a table's columns and the cells of one of its rows, with those for which there was no room beside."""
+    """The titles of a table's columns and the cells of a row, with the columns that continue below for lack of room."""
     blocks = text[text.index(f"\n{title}\n") :].split("\n\n")
     titles, cells = [], []
     for block in blocks:

@@ -1,4 +1,4 @@
-"""The week beside the weeks before, and goals: a week that nobody saw is no zero, and only whole weeks are judged by."""
+"""The week beside the weeks before, and goals: an unobserved week is no zero, and only whole weeks are judged."""
 
 from __future__ import annotations
 

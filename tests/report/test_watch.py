@@ -1,4 +1,4 @@
-"""Time that nobody saw: up to when a window is looked at, who is silent in it, and what a report does not conclude from it."""
+"""Unobserved time: where a window's view ends, which hosts are silent, and what a report does not conclude from it."""
 
 from __future__ import annotations
 

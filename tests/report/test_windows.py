@@ -1,4 +1,4 @@
-"""Weeks, and windows beside others: every figure is the ledger's, and a difference is only given where both were observed."""
+"""Weeks and windows beside others: each figure is the ledger's; a difference is given only where both were observed."""
 
 from __future__ import annotations
 

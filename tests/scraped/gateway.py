@@ -1,4 +1,4 @@
-"""What stands between fallow and a metrics server and misbehaves: asks for a token, says no, cuts answers off, says nothing."""
+"""A faulty gateway between fallow and a metrics server: wants a token, refuses, cuts answers off, stays silent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Answered:
-    """An answer; of `cut_at` only the first bytes arrive, then the connection ends; `stalls` sends the head and then nothing."""
+    """An answer; with `cut_at`, its connection ends after that many bytes; `stalls` sends the head and then nothing."""
 
     status: int = 200
     body: bytes = b""
@@ -42,7 +42,7 @@ class Answered:
 
 
 class Gateway:
-    """Passes requests on to `upstream` (a port on loopback), unless `fault` has another answer, which may be made of the server's."""
+    """Pass requests on to `upstream` (a loopback port) unless `fault` answers, which may use the server's answer."""
 
     def __init__(self, fault: Callable[[Asked, Callable[[], Answered]], Answered], upstream: int | None = None) -> None:
         self.asked: list[Asked] = []
@@ -122,7 +122,7 @@ _RANGE = re.compile(r"(?P<selector>.*)\[(?P<length>\d+)ms\]")
 
 @dataclass
 class Evaluator:
-    """Series of one name by the value of their label `gpu`, each with (time in ms, value as text); range vectors alone."""
+    """Series of one name by the value of their label `gpu`, as (time in ms, value as text); range vectors only."""
 
     series: dict[str, Sequence[tuple[int, str]]]
     left_open: bool = True

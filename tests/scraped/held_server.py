@@ -1,4 +1,4 @@
-"""A metrics server held in memory, for schedules: what it has at which time, when it is away, and how often it was asked."""
+"""A metrics server in memory, for schedules: what it has at which time, when it is away, and its request count."""
 
 from __future__ import annotations
 

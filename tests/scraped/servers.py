@@ -103,7 +103,7 @@ class MetricsProcess:
         self._end(signal.SIGKILL)
 
     def write(self, exposed: Iterable[Exposed]) -> None:
-        """Takes these samples as they are: of one series in order of time, and no older than an hour before the newest."""
+        """Take these samples as they are: per series in order of time, none older than an hour before the newest."""
         for samples in batched(exposed, _BATCH):
             self._post("/api/v1/write", written_request(samples))
         self.has_all()
@@ -118,7 +118,7 @@ class MetricsProcess:
         return result
 
     def kept(self, selector: str, within: str = "3h") -> list[Exposed]:
-        """The samples of the last hours as the server has them, by series and time, without `instance` and `job`, and without NaN."""
+        """The samples `within` the last hours, by series and time, without `instance` and `job`, and without NaN."""
         self.has_all()
         return sorted(
             Exposed(series["metric"]["__name__"], own_labels(series["metric"]), float(value), round(float(at_s) * 1000))
@@ -313,7 +313,7 @@ class Replayer(Gateway):
 def replayed(
     page: str, script: Callable[[Exposed, int], float | None], relabel: Mapping[str, str] | None = None
 ) -> Callable[[int], str]:
-    """A recorded page with the script's values (None leaves a sample out), under other labels where `relabel` has some."""
+    """A recorded page with the script's values (None leaves a sample out), with labels replaced by `relabel`."""
     recorded = [sample.labelled(**(relabel or {})) for sample in parsed(page)]
     return lambda number: page_of(replace(sample, value=script(sample, number)) for sample in recorded)
 

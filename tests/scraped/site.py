@@ -1,4 +1,4 @@
-"""A small site for proofs and tutorials: four hosts of four A100, what runs on them by the hour, and how its exporters say it."""
+"""A small site for proofs and tutorials: four hosts of four A100, their work by the hour, as exporters report it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class SiteGpu:
-    """One card, its place, and who has it; `use` gives its utilization by hour of the day and a noise of 0 to 9; None: nobody is on it."""
+    """One card, its place and its user; `use` maps hour of the day and noise (0 to 9) to utilization; None: unused."""
 
     host: str
     index: int
@@ -183,7 +183,7 @@ def _nvidia_smi_labels(gpu: SiteGpu, **others: str) -> Labels:
 
 
 def kube_states(gpus: Iterable[SiteGpu], time_ms: int, since_ms: int) -> Iterator[Exposed]:
-    """What kube-state-metrics says of the pods on these GPUs, all there since `since_ms`, and of one that waits for eight."""
+    """What kube-state-metrics says of the pods on these GPUs, all since `since_ms`, and one that waits for eight."""
     counts = Counter((gpu.host, gpu.namespace, gpu.pod) for gpu in gpus if gpu.pod)
     for (host, namespace, pod), count in counts.items():
         yield from _pod(namespace, pod, host, count, since_ms=since_ms, time_ms=time_ms)
@@ -236,7 +236,7 @@ _JOBS = {4101: ("ann", "vis01"), 4102: ("bea", "nlp01"), 4103: ("bea", "nlp01"),
 
 
 def sacct_page(since_ms: int, until_ms: int) -> str:
-    """What `sacct --parsable2` prints of the jobs on these GPUs, all begun at `since_ms`, and of one that waits for eight."""
+    """What `sacct --parsable2` prints of the jobs on these GPUs, all since `since_ms`, and one that waits for eight."""
     since, until = (format_ms(each).rstrip("Z") for each in (since_ms, until_ms))
     lines = [_SACCT]
     for job, (user, account) in _JOBS.items():

@@ -235,7 +235,7 @@ def test_a_server_with_small_limits_is_asked_for_less(tmp_path: Path, lake: Lake
 
 
 def test_labels_that_contradict_each_other(tmp_path: Path, lake: Lake) -> None:
-    """Two replicas of a server, a card under two host names, and two pods with different values of one card: each moment once."""
+    """Two replicas, a card under two host names, and two pods with different values of one card: each moment once."""
     hour = list(an_hour())
     replicas = [
         each.labelled(replica=name) for each in hour for name in ("a", "b") if each.label("Hostname") == "gn001"
@@ -259,7 +259,7 @@ def test_labels_that_contradict_each_other(tmp_path: Path, lake: Lake) -> None:
 
 
 class Killer:
-    """Kills an import with SIGKILL when it asks for samples for the n-th time, which gets no answer, or has written so many files."""
+    """Kill an import with SIGKILL at its n-th request for samples, which gets no answer, or after so many files."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None

@@ -1,4 +1,4 @@
-"""`fallow follow prometheus`, an hour of it in seconds: outages, late samples, restarts, days that end, and what it says of itself."""
+"""`fallow follow prometheus`, an hour in seconds: outages, late samples, restarts, ends of days, its own metrics."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_every_sample_is_there_once_whatever_happened(lake: Lake, state: Path) -> None:
-    """Across a midnight: a card's samples come up to nine minutes late, the server is away, somebody imports two minutes, and the journal is lost."""
+    """Across midnight: samples up to 9 minutes late, the server away, another import of 2 minutes, a lost journal."""
     start_ms, end_ms = MIDNIGHT_MS - 30 * MINUTE_MS, MIDNIGHT_MS + 45 * MINUTE_MS
     site = Site(lake, start_ms, end_ms)
 

@@ -1,4 +1,4 @@
-"""`fallow import prometheus`: what is written, once; what is left out, asked about and refused; and what a run that failed leaves."""
+"""`fallow import prometheus`: what it writes, once; what it leaves out, asks, refuses; what a failed run leaves."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_chunk_with_more_samples_than_are_held_at_once_is_read_in_parts(
 def test_hosts_whose_pods_come_and_go_are_found_in_parts_of_a_window(
     server: HeldServer, lake: Lake, tmp_path: Path
 ) -> None:
-    """Each of four GPUs has two series that tell of it, and others every ten minutes: of the four pods of a day two at a time are taken."""
+    """Each of four GPUs has two series, and others every ten minutes: of a day's four pods, two at a time are taken."""
     server.__init__(most_series=16)  # type: ignore[misc]
     served = [
         replace(each, labels=tuple(sorted((*each.labels, ("exported_pod", f"p{each.time_ms // (10 * MINUTE_MS)}")))))
@@ -235,7 +235,7 @@ def test_a_check_writes_nothing(tmp_path: Path) -> None:
 def test_a_page_that_stands_still_is_not_observed_by_the_same_hours_everywhere(
     server: HeldServer, lake: Lake, tmp_path: Path
 ) -> None:
-    """From midnight on a host's page repeats, and its energy counters stand still beside 360 W; the other host's goes on."""
+    """From midnight on a host's page repeats: its energy counters stand still beside 360 W; the other host's go on."""
     stood = {(each.name, each.labels): each.value for each in SAMPLES if each.time_ms == MIDNIGHT_MS}
     server.__init__()  # type: ignore[misc]
     server.write(

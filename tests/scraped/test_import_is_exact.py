@@ -1,4 +1,4 @@
-"""What servers scraped is in the lake: every sample once, by value and time, with the gaps, and from both servers the same."""
+"""What servers scraped is in the lake: every sample once, by value and time, with the gaps, from both servers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RECORDED = Path(__file__).parent / "recorded"
 
 
 def test_an_import_is_what_dcgm_exporter_exposed(server_type: type[MetricsProcess], tmp_path: Path, lake: Lake) -> None:
-    """Two hosts, of which one has MIG instances and the other no profiling fields; one is down for a while, and so is the server."""
+    """Two hosts, one with MIG instances, one without profiling fields; one is away for a while, so is the server."""
     first = Replayer(replayed(page("dcgm-exporter"), _changing))
     other_cards = page("dcgm-exporter-slurm", "_PROF_").replace('UUID="GPU-', 'UUID="GPU-f')
     second = Replayer(replayed(other_cards, _changing))

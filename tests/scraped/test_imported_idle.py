@@ -1,4 +1,4 @@
-"""Two weeks of scrapes, imported: the energy counter makes findings of what idles, and of nothing that works between the samples."""
+"""Two weeks of scrapes, imported: the energy counter shows what idles, and work between the samples is no finding."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_findings_of_what_the_counter_confirms_are_worth_medium(
 
 
 def test_every_row_marks_what_rests_on_samples(fleet: tuple[Lake, bool], capsys: pytest.CaptureFixture[str]) -> None:
-    """Of 2,040 GPU-hours held the look-alikes' 720, and without a counter the notebook's nights, too short for enough readings."""
+    """Of 2,040 GPU-hours held the look-alikes' 720, and without a counter the notebook's nights: too few readings."""
     lake, counter = fleet
     unsure, hours = (LOOK_ALIKES, 720) if counter else ((*LOOK_ALIKES, *NOTEBOOK), 960)
     text = " ".join(answer(capsys, lake, "ledger", "--all").split())

@@ -1,4 +1,4 @@
-"""Mapping files: what comes with fallow is whole, and a site's own over it, with one sentence for each way to get it wrong."""
+"""Mapping files: fallow's are complete, a site's own overrides them, and each mistake in one gives one sentence."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def told(util: float, memory_mib: float | None = None) -> list[Series]:
 def test_without_a_process_list_memory_says_whether_somebody_is_there(
     lake: Lake, series: list[Series], expected: tuple[str, str | None]
 ) -> None:
-    """Nobody looked at processes: what is neither at work nor above 1 GB nor below any context is not known to be free."""
+    """No process list: a GPU not at work, above 1 GB or below any context's memory is not known to be free."""
     ((state, start, end, _, source),) = held_by(lake_with(lake, one_host(*series)))
     assert (state, source) == expected
     assert (start, end) == (0, 1800)
@@ -85,7 +85,7 @@ def test_readings_are_point_samples_and_averages_of_the_whole_time_are_not(lake:
 
 
 def test_agents_rows_count_where_both_are_also_if_they_came_later(lake: Lake) -> None:
-    """Scraped every 30 s for half an hour; an agent saw the GPU idle from 10 s on for ten minutes, and its file came an hour later."""
+    """Scraped every 30 s for half an hour; from 10 s on an agent saw the GPU idle for ten minutes; its file is late."""
     lake_with(lake, one_host(*told(80)))
     write_rows(lake, GPU, samples(uuid(0), 10, 610, gpu_util_coverage_ratio=1.0), host="gn01")
     assert states(lake) == [("active", 0, 10), ("free", 10, 630), ("active", 630, 1800)]
@@ -187,7 +187,7 @@ def test_the_docs_have_the_stored_figures() -> None:
 
 @pytest.mark.long
 def test_the_truth_of_a_day_lies_inside_what_is_said_of_it(tmp_path: Path) -> None:
-    """In GPU-hours: what is seen at moments has a range that holds the truth, and every finding that the agent has not is of low confidence."""
+    """In GPU-hours: the range of sampled time holds the truth; findings that the agent lacks have low confidence."""
     truth, agent, scraped = weeks_seen(tmp_path, DAY_MS, [Scraping(30 * SECOND_MS)])
     for seen in (agent, scraped):
         low, high = seen.held_between

@@ -1,4 +1,4 @@
-"""What one scraped series says of a GPU: readings at moments, each once, gaps that stay gaps, counters that begin anew."""
+"""What one scraped series says of a GPU: readings at moments, each once, gaps that stay gaps, counter resets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One GPU in several series: replicas, two exporters, pods that share it or follow one another, hosts with two names."""
+"""One GPU in several series: replicas, two exporters, pods that share or follow one another, hosts with two names."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_of_two_replicas_one_counts_and_the_other_where_the_first_is_silent() ->
 
 
 def test_the_other_exporters_rows_do_not_depend_on_what_comes_after_them() -> None:
-    """A window that was cut between the second one's last row and the next of the first one, which is scraped more seldom."""
+    """A window cut between the second one's last row and the next of the first one, which is scraped less often."""
     seldom, often = dcgm(UTIL, [10] * 2, every_s=60), smi("utilization_gpu_ratio", [0.9] * 4, start_s=2)
     cut = one_host(without(seldom, 44, 600), without(often, 44, 600))
     assert columns(cut) == [(0, 10)]
@@ -281,7 +281,7 @@ def test_what_only_an_info_series_says_of_a_gpu_is_in_its_inventory() -> None:
 
 
 def test_a_hosts_own_figures_are_one_row_for_each_moment_whoever_tells_them() -> None:
-    """Of two exporters the first by name counts, with what it counts up as rates; the other one fills what that lacks."""
+    """Of two exporters the first by name counts, its counters as rates; the other one fills what the first lacks."""
     node = {"instance": "gn01:9100", "job": "node"}
     at = [T0 + 15_000 * number for number in range(4)]
     series: list[Series] = [

@@ -1,4 +1,4 @@
-"""Real servers: every sample exactly once, by each way that they offer, over windows that begin and end where samples are."""
+"""Real servers: every sample exactly once, by each way they offer, over windows that begin and end at samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is no metrics server, lets nobody in, breaks off, says nothing or too much: one sentence, one remedy, no secret."""
+"""No metrics server, access denied, broken off, silent or too long: one sentence, one remedy, no secret."""
 
 from __future__ import annotations
 

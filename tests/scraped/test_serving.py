@@ -1,4 +1,4 @@
-"""Inference servers in a metrics server: what they served is in the lake to the token, on the GPUs of their pods, and costs what these cost."""
+"""Scraped inference servers: what they served is in the lake to the token, on their pods' GPUs, at these GPUs' cost."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_used_blocks_of_a_kv_cache_are_a_share_of_a_known_number_alone(
 
 
 def test_replicas_engines_and_a_restart_add_up(server: HeldServer, lake: Lake) -> None:
-    """Two replicas, of which one began to count at 0 again, and one with two engines on two GPUs; two jobs scrape one of them."""
+    """Two replicas, one of which restarted at 0, and one with two engines on two GPUs; two jobs scrape one of them."""
     restarted = SimulatedServer("llm-1", began_s=SINCE_S - 600, restarted_s=SINCE_S + 100 * STEP_S)
     wide = SimulatedServer("wide-0", node="gn005", began_s=SINCE_S - 600, engines=("0", "1"))
     servers = [LLM, restarted, wide]
@@ -229,7 +229,7 @@ def test_a_check_says_what_servers_give_and_understands_all_of_it(server: HeldSe
 def test_a_server_that_a_real_prometheus_scrapes_costs_to_the_cent_and_counts_to_the_token(
     tmp_path: Path, lake: Lake
 ) -> None:
-    """A server of our own speaks vLLM's page, and begins to count anew after the sixth scrape; another exporter names its pod's GPU."""
+    """A server of ours serves vLLM's page and restarts after the sixth scrape; another exporter names its pod's GPU."""
     if lacking := missing():
         pytest.skip(lacking)
     gpu, counters = GPUS[0], ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")

@@ -1,4 +1,4 @@
-"""The tutorials as written: every `sh` block of a page in its order, in one shell, against a real server with three days of a small site."""
+"""The tutorials as written: each page's `sh` blocks in one shell, against a real server with three days of a site."""
 
 from __future__ import annotations
 

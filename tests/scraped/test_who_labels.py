@@ -121,7 +121,7 @@ def test_a_gpu_that_nobody_sees_for_a_day_has_given_its_pod_back(lake: Lake) -> 
 
 
 def test_of_series_as_exporters_give_them(lake: Lake) -> None:
-    """dcgm-exporter's pods and jobs, Princeton's jobs by value; where the target was down, its series end and nobody left."""
+    """dcgm-exporter's pods and jobs, Princeton's jobs by value; where the target was down, series end, users stay."""
     target = {"uuid": uuid(2), "minor_number": "2", "instance": "gn02:9445", "job": "princeton"}
     held = {"duty_cycle": [0.0] * 10, "jobId": [8.0] * 6 + [0.0] * 4, "jobUid": [1001.0] * 6 + [0.0] * 4}
     scraped = rows_of(

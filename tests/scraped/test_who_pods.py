@@ -1,4 +1,4 @@
-"""What kube-state-metrics adds: whose a pod is, since when it waited, when it ended; pods that wait; queues in numbers."""
+"""What kube-state-metrics adds: a pod's owner, wait and end; pods that wait; queues in numbers."""
 
 from __future__ import annotations
 
@@ -352,7 +352,7 @@ HOUR = 3600
 
 
 def scraped(lake: Lake) -> None:
-    """Four hours of two GPUs: a Job with a limit of a day on G0, since a wait of 20 min, and a pod that waits for two GPUs from hour 1 on."""
+    """Four hours of two GPUs: a Job with a day's limit on G0 after a 20 min wait; from hour 1 a pod waits for two."""
     write(lake, schema.DEVICE, [device(gpu, source="scraped") for gpu in ("G0", "G1")])
     sampled = partial(
         samples, first_s=0, last_s=4 * HOUR, every_s=30, process_count=None, gpu_util_coverage_ratio=0.005

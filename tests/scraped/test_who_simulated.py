@@ -1,4 +1,4 @@
-"""Pods and jobs of a small cluster whose truth is known, scraped with gaps, and read in whole, in hours, by processes that begin anew, and latest first."""
+"""Pods and jobs of a known small cluster, scraped with gaps, read whole, by hours, by new processes, latest first."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def bring(
     before: OpenAllocations | None = None,
     series: Samples | None = None,
 ) -> OpenAllocations:
-    """Publishes windows (end in seconds, hosts) in order, and returns what they leave open; as a new process unless told what that was."""
+    """Publish windows (end in seconds, hosts) in order; return what they leave open; no `before`: as a new process."""
     left = OpenAllocations.of(lake) if before is None else before
     for until_s, hosts in windows:
         found = allocations_of(given(*hosts), series, left, as_of_ms=ms(until_s), hosts=KnownHosts())

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 UNTIL_MS = 20_777 * DAY_MS  # 2026-11-20
 NOT_SHOWN = {"hung_job", "keep_alive", "light_traffic", "orphaned_kernel", "straggler"}
-"""Rules about work that hangs (`python -m benchmarks busy` simulates it), and about replicas: the showcase has neither."""
+"""Rules on hung work (which `python -m benchmarks busy` simulates) and on replicas: the showcase has neither."""
 TAKE_WEEKS = {"left_free", "releasable_pool"}
 """Rules that no two weeks can satisfy: more than 14 days free, and a back-test of whole weeks."""
 FLEET = SimulatedFleet(gpus=64, days=14, until_ms=UNTIL_MS, showcase=True)

@@ -1,4 +1,4 @@
-"""The simulated fleet: its plan, what it writes, and its queue fit each other, the schema, and what it says it planted."""
+"""The simulated fleet: its plan, its files and its queue fit each other, the schema, and the faults it reports."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_training_rows_follow_acme(training: Rows) -> None:
 
 
 def trace_zero_intervals() -> tuple[NDArray[np.float64], float]:
-    """Zero idle intervals and total seconds of genai26: a sample stands for min(next - this, 171 s), a longer gap ends an idle interval."""
+    """Zero idle intervals and total seconds of genai26: a sample stands for at most 171 s; a longer gap ends one."""
     pod = "container_ip"
     rows = pl.read_csv(TRACES / "genai26" / "duty.csv.gz").sort(pod, "timestamp_anon")
     step = (pl.col("timestamp_anon").shift(-1) - pl.col("timestamp_anon")).over(pod).fill_null(57.0)

@@ -47,7 +47,7 @@ class Surfer:
         return self.settled()
 
     def settled(self) -> Page:
-        """Waits until the server has answered and the content is drawn; a page that comes later by itself is waited for."""
+        """Wait until the server has answered and the content is drawn, also that of a page that refreshes by itself."""
         self.page.wait_for_selector("#page:not(:has([data-again])) h1", timeout=WAIT_MS)
         self.page.wait_for_function("() => !document.querySelector('[data-dash-is-loading=true]')", timeout=WAIT_MS)
         self.page.wait_for_load_state("networkidle", timeout=WAIT_MS)
@@ -104,7 +104,7 @@ PLANNERS, VIEWER, VIEWER_OF_A_TEAM = ("pia", "paul"), "val", "vic"
 
 @dataclass(frozen=True)
 class Site:
-    """A copy of the demo that tests act on, behind a proxy that says who asks; `folder` and `mailbox` get its reports."""
+    """A copy of the demo that tests act on, behind a proxy that signs readers in; reports go to `folder`, `mailbox`."""
 
     address: str
     config: Path

@@ -165,7 +165,7 @@ def test_a_chosen_finding_that_takes_long_comes_by_itself(browser: Browser, demo
 
 
 def test_files_are_put_together_while_readers_read(small_lake: Lake, tmp_path: Path) -> None:
-    """Wider files take the place of narrower ones again and again, as compaction does: every page is whole or says it comes."""
+    """Wider files replace narrower ones again and again, as compaction does: every page is whole or says it loads."""
     lake = copied(small_lake, tmp_path)
     source = LakeSource(lambda: inputs_of(lake))
     source.refresh()

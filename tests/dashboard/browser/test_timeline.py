@@ -1,4 +1,4 @@
-"""The timeline in a browser: its orders, what a row says and leads to, a part of the time, and the hours of the week."""
+"""The timeline in a browser: its orders, what a row shows and links to, part of the time, hours of the week."""
 
 from __future__ import annotations
 

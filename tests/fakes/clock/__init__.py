@@ -51,7 +51,7 @@ class FakeClock:
     """
 
     def __init__(self, folder: Path, library: Path, now_ms: int) -> None:
-        """`folder` gets the page that the processes share, `library` is where `library_folder` has compiled the clock."""
+        """`folder` gets the page that the processes share; `library` is where `library_folder` compiled the clock."""
         self._path = folder / "clock"
         self._path.write_bytes(b"\0" * ctypes.sizeof(_Page))
         with self._path.open("r+b") as file:

@@ -1,4 +1,4 @@
-"""A clock that runs as the machine's does, and that skips the time in which the processes that live by it have nothing to do."""
+"""A clock that runs like the machine's, and skips time in which the processes that live by it have nothing to do."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class Gpu:
     ring_garbage: bool = False
 
     def energy_mj(self, t_ms: int) -> int:
-        """The energy counter at a whole millisecond since the scenario's start: exact, as it moves once a millisecond."""
+        """The energy counter at a millisecond since the scenario's start: exact, as it moves once a millisecond."""
         return (
             self.energy_offset_mj + (self.energy_power_w or self.power_w).integral_milli_us(0, t_ms * 1000) // 1_000_000
         )

@@ -17,7 +17,7 @@ PROCESSES = 32
 _HOURS = 4
 _PHASE_S = 60
 _GPM = {2: 0.8, 3: 0.4, 5: 0.3, 10: 0.5, 11: 0.01, 12: 0.1, 13: 0.05, 20: 12.0, 21: 30.0}
-"""SM active and occupancy, tensor, DRAM, FP64, FP32 and FP16 (%), PCIe sent and received (MiB/s), for each percent busy."""
+"""SM active and occupancy, tensor, DRAM, FP64, FP32, FP16 (%), PCIe sent and received (MiB/s), per percent busy."""
 
 
 def standard_fleet(start_ms: int, pids: Sequence[int], *, gpm: bool = True) -> Scenario:

@@ -185,7 +185,7 @@ class Fleet(Grid):
     def serving(
         self, gpu: Gpu, when: Mask | None = None, *, model: str = "llm", pid: int = 1, **columns: object
     ) -> None:
-        """An inference server's own metrics on one GPU: kv_cache_used_ratio, running_requests, requests_per_s, ... as levels."""
+        """An inference server's own metrics on one GPU, as levels: kv_cache_used_ratio, running_requests, and so on."""
         host = gpu.host
         whole = (self.always if when is None else when) & host.seen
         given: Any = columns

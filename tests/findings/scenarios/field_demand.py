@@ -68,7 +68,7 @@ def full_at_its_peak(fleet: Fleet) -> None:
     look_alike_of="never_used",
 )
 def project_that_has_faded(fleet: Fleet) -> None:
-    """After two weeks of work on four GPUs a project runs an hour a day on one of them; nothing new has been started."""
+    """After two weeks of work on four GPUs, a project runs an hour a day on one of them; nothing new starts."""
     gpus = fleet.host("h1", H100, 8)
     train(fleet, gpus[:4], "ann")
     full, faded = fleet.between(0, -4), fleet.between(-4)

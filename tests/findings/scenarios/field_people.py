@@ -41,7 +41,7 @@ def debugging(fleet: Fleet) -> None:
 
 @situation(fires="held", may="low_efficiency", look_alike_of="preallocated never_used")
 def left_behind_after_logout(fleet: Fleet) -> None:
-    """The session ended soon after its process had begun, five days ago; it stayed, owned by init, with its memory and without any work."""
+    """The session ended five days ago, soon after the process began; init owns it, with its memory and without work."""
     first, second = fleet.host("h1", A100_80, 2)
     train(fleet, first, "bob", fleet.between(0, -5.1))
     parent = np.where(fleet.between(-4.9), 1.0, 4000.0)

@@ -72,7 +72,7 @@ def failed_node_of_a_job(fleet: Fleet) -> None:
 
 @situation(fires="hung_job", look_alike_of="inefficient held throttled stalls")
 def collective_that_hangs(fleet: Fleet) -> None:
-    """A rank has died; the others spin in NCCL for two days: full utilization, hardly any power, few SMs, no unit at work."""
+    """A rank has died; the others spin in NCCL for two days: full utilization, little power, few SMs, no unit busy."""
     hang(fleet, fleet.host("h1", H100, 4), fleet.between(-2))
 
 

@@ -173,7 +173,7 @@ def away_for_longer_than_ever(fleet: Fleet) -> None:
 
 @situation(days=19, interval_s=1800, fires="ending held", may=BESIDE_ENDING)
 def one_tenth_is_left(fleet: Fleet) -> None:
-    """Four cards trained for two weeks; since four days a check an hour on one of them, and nothing has been started."""
+    """Four cards trained until four days ago; since then one runs half an hour in six, and nothing new starts."""
     gpus = fleet.host("h1", H100, 6)
     full = fleet.between(0, -4)
     train(fleet, gpus[0], "bob", util=np.where(full, 95, fleet.wave(95, period_h=6, on_h=0.5)), job="1002")

@@ -193,5 +193,5 @@ class Gpu:
         self.restarts.append(int(np.argmax(when)))
 
     def override(self, when: Mask, **columns: object) -> None:
-        """Sets columns of the `gpu` table just before they are written; None is null. For broken or missing measurements."""
+        """Set columns of the `gpu` table just before they are written (None: null), for bad or missing readings."""
         self.overrides += [(when, name, value) for name, value in columns.items()]

@@ -82,7 +82,7 @@ def small_model_on_the_larger_a100(fleet: Fleet) -> None:
 
 @situation(fires="memory_oversized", may=BESIDE_MEMORY_OVERSIZED)
 def few_sms_at_work(fleet: Fleet) -> None:
-    """A kernel runs for 70 % of the time and fills a quarter of the SMs; a card with a third of the speed has room for it."""
+    """A kernel runs for 70 % of the time on a quarter of the SMs; a card with a third of the speed has room for it."""
     first, second = fleet.host("h1", H100, 2)
     serve(fleet, first, util=fleet.noise(70, 3), sm=fleet.noise(24, 2), mem_gb=15, command="tritonserver", pod="rank-0")
     train(fleet, second, "ann")

@@ -60,7 +60,7 @@ def chosen() -> dict[str, frozenset[str]]:
 
 
 def errors(scenario: Scenario, fired: Iterable[str]) -> dict[str, str]:
-    """Rule -> what is wrong with it: `missing` where it must fire and does not, `false` where it fires without reason."""
+    """Rule -> `missing` where it must fire and does not, `false` where it fires without reason."""
     rules = frozenset(fired)
     missing, false = scenario.fires - rules, rules - scenario.fires - scenario.may
     return dict.fromkeys(sorted(missing), "missing") | dict.fromkeys(sorted(false), "false")
