@@ -1,9 +1,9 @@
-"""`python -m benchmarks [NAME...]`: prints every figure as before | now | goal, and stores them in benchmarks/results.json.
+"""`python -m benchmarks [NAME...]` prints every figure as before | now | goal, and stores it in results.json.
 
-`hour`, `quarter`, `growth` and `scale --gpus N --days D` run only when they are named: the first takes an hour of the real
-clock (see BENCH_HOUR_S), the others simulate tens of millions of rows (see FALLOW_BENCH_LAKE). `--before PYTHON [NAME...]` asks
-the fallow of that Python for the figures of SCALE, and stores them in before.json. `forecast PATH...` and `next-week [PATH...]`
-read traces from files and store their figures themselves.
+`hour`, `quarter`, `growth` and `scale --gpus N --days D` run only when they are named. The first takes an hour of the
+real clock (see BENCH_HOUR_S), the others simulate tens of millions of rows (see FALLOW_BENCH_LAKE).
+`--before PYTHON [NAME...]` asks the fallow of that Python for the figures of SCALE, and stores them in before.json.
+`forecast PATH...` and `next-week [PATH...]` read traces from files and store their own figures.
 """
 
 from __future__ import annotations

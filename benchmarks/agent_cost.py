@@ -1,7 +1,7 @@
 """The agent's cost for its host, with all processes, threads, publishing and probes: 8 GPUs, 32 processes, 10 s rows.
 
-The real agent runs over the test driver, whose calls cost almost nothing, so the figures are the agent's own cost. A real driver
-adds its calls (about 2.5 us for a rate, 0.1 ms for a round trip to the GPU's firmware).
+The real agent runs over the test driver, whose calls cost almost nothing, so the figures are the agent's own cost. A
+real driver adds its calls (about 2.5 us for a rate, 0.1 ms for a round trip to the GPU's firmware).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class AgentBill:
     rss_mib: float = 0.0
     pss_mib: float = 0.0
     pss_alone_mib: float = 0.0
-    """The maximum at any moment: per process, with shared pages counted once, and as if no other program shared them."""
+    """Maximum at any moment: per process, with shared pages counted once, and as if no other program shared them."""
     most: dict[str, Memory] = field(default_factory=dict)
     """By process, at the moment with the largest `pss_mib`."""
     _before_ms: float = 0.0
@@ -74,7 +74,7 @@ class AgentBill:
         self.probes.go_on()
 
     def watch_memory(self, until_s: float) -> None:
-        """Look continuously while there are more threads or processes than in quiet moments, otherwise from time to time."""
+        """Look continuously while more threads run than in quiet moments, otherwise every two seconds."""
         quiet, look_s, exact_s = self.processes.threads(), 0.0, 0.0
         while (now_s := time.monotonic()) < until_s:
             time.sleep(_LOOK_EVERY_S)

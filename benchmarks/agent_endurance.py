@@ -1,8 +1,8 @@
 """Whether the agent stays as small as at its start: memory, descriptors and spool over 10,000 ticks.
 
-The real agent runs with an interval of 25 ms instead of 10 s: 28 hours of ticks in under five minutes. It has as many rows,
-commits, process lists and queries of the driver as in 28 hours. The periods of process lists, error counters and kept rows shrink
-with the interval. The publisher, which takes a second, runs every 10 s.
+The real agent runs with an interval of 25 ms instead of 10 s: 28 hours of ticks in under five minutes. Rows, commits,
+process lists and driver queries are as many as in 28 hours. The periods of process lists, error counters and kept rows
+shrink with the interval. The publisher, which takes a second, runs every 10 s.
 """
 
 from __future__ import annotations

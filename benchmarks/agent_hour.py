@@ -116,7 +116,7 @@ def _add_minute(hour: Hour, processes: AgentProcesses, probes: Probes, host: Gpu
 
 
 def _probes(host: GpuHost) -> Probes:
-    """Return the repeating probes of the DaemonSet, after setting the address at which the host's agent listens for them."""
+    """Return the DaemonSet's repeating probes, and set the address at which the host's agent listens for them."""
     values = {"lake": {"path": "s3://bucket/fallow"}, "agent": {"image": {"repository": "fallow-agent"}}}
     daemon_set = named(charted(host.folder, values))["DaemonSet", "fallow-agent"]
     (container,) = daemon_set["spec"]["template"]["spec"]["containers"]

@@ -1,8 +1,8 @@
-"""fallow's agent, gpustat, nvitop-exporter and gpu-usage-audit side by side: the same driver, the same GPUs, the same six minutes.
+"""fallow's agent, gpustat, nvitop-exporter and gpu-usage-audit side by side: same driver, same GPUs, same six minutes.
 
-The length includes a publishing, which is part of fallow's cost. All tools look every 10 s. The first GPU is active for 200 ms in
-every 7 s, which shows how much of the time a tool observes. A tool that reads the driver's short average observes one moment, 1.7
-to 10 % of the time.
+The six minutes include a publishing, which is part of fallow's cost. All tools look every 10 s. The first GPU is active
+for 200 ms in every 7 s, which shows how much of the time a tool observes. A tool that reads the driver's short average
+observes one moment, 1.7 to 10 % of the time.
 """
 
 from __future__ import annotations

@@ -80,8 +80,8 @@ def memory(pids: Mapping[int, str]) -> dict[str, Memory]:
 def pss_alone_mib(pids: Iterable[int]) -> float:
     """Return the processes' memory on a machine without another program on the same Python.
 
-    The kernel divides a library's page among all processes that map it, including other programs. Here a file's pages count
-    once, by the process with the most of them, and memory without a file counts fully.
+    The kernel divides a library's page among all processes that map it, including other programs. Here a file's pages
+    count once, by the process with the most of them, and memory without a file counts fully.
     """
     anonymous_kib, files_kib = 0, dict[tuple[bytes, bytes], int]()
     for pid in pids:

@@ -1,9 +1,10 @@
-"""`python -m benchmarks busy`: does fallow tell time without work from work, on busy programs that its rules have never seen?
+"""`python -m benchmarks busy`: does fallow tell work from no work, on busy programs that its rules do not know?
 
-Programs and labels were written without a look at a rule (`busy_programs.py`). Each site runs every program once. It is judged
-with every set of witnesses: `fallow sql` gives the ledger 5, 10 and 30 minutes after the stalls begin, and at the end; `fallow
-findings` names job, GPU and kind at the end. SEEN may be read while the product is tuned, UNSEEN may not. Where the recorded
-trace genai26 is at hand, its pods are judged as work too. `python -m benchmarks.busy SEED...` judges single sites, and stores nothing.
+Programs and labels were written without a look at the rules (`busy_programs.py`). Each site runs every program once and
+is judged with every set of witnesses. `fallow sql` gives the ledger 5, 10 and 30 minutes into the stalls and at the
+end; `fallow findings` names job, GPU and kind at the end. SEEN may be read while the product is tuned, UNSEEN may not.
+If the recorded trace genai26 is present, its pods are judged as work too. `python -m benchmarks.busy SEED...` judges
+single sites and stores nothing.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ SEEN, UNSEEN = (1, 2, 3, 4), (101, 102, 103, 104)
 STORED = Path(__file__).parent / "busy.json"
 DELAYS_MIN = (5, 10, 30)
 RIGHT = {"context": ("stalled", "unknown"), "keep": ("stalled", "held", "reserved")}
-"""States that are right for a kind where not only `stalled` is: values that cannot be true together are not observed, and
-between two bursts of a keep-alive no kernel runs, so that its GPU may be called idle."""
+"""Right states of the kinds for which `stalled` is not the only one. Values that cannot be true together are not
+observed. Between two bursts of a keep-alive no kernel runs, so its GPU may be called idle."""
 AS_WORK = ("low", "active")
 RULES = {"hung_job": "hung", "orphaned_kernel": "orphan", "keep_alive": "keep", "straggler": "straggler"}
 """The rules that this judges, with the kind of their programs."""
@@ -103,7 +104,7 @@ def _right(gpu: SimulatedGpu) -> tuple[str, ...]:
 
 
 def gpu_figures(site: Site, gpu: SimulatedGpu, segments: pl.DataFrame) -> dict[str, Any]:
-    """Return hours without work, hours shown as `stalled`, those of them that are wrong, and hours that pass as work."""
+    """Return the GPU's hours: judged, without work, shown as `stalled`, found, wrongly shown, and passing as work."""
     shown = np.full(len(gpu.truth), "", dtype=object)
     for since_ms, until_ms, state in segments.select("since_ms", "until_ms", "state").iter_rows():
         first, after = (round((each - site.start_ms) / SLOT_S / SECOND_MS) for each in (since_ms, until_ms))
@@ -124,7 +125,7 @@ def gpu_figures(site: Site, gpu: SimulatedGpu, segments: pl.DataFrame) -> dict[s
 
 
 def _named(site: Site, gpu: SimulatedGpu, findings: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return whether a rule for stalls names the GPU, whether it is the right rule, and whether it names job and culprit."""
+    """Return whether a stall rule names the GPU, whether it is the right rule, and whether it names job and culprit."""
     kinds = [(RULES.get(each["rule"]), each) for each in findings if gpu.name in (each["gpus"] or ())]
     right = [each for kind, each in kinds if kind == gpu.program.kind]
     shown = " ".join(json.dumps([each["sentence"], each["evidence"], each["notes"]]) for each in right)
@@ -138,7 +139,7 @@ def _named(site: Site, gpu: SimulatedGpu, findings: Sequence[dict[str, Any]]) ->
 
 
 def trace_hours() -> dict[str, float]:
-    """Return the GPU-hours of the recorded pods, which all work, by the state that is shown; empty without the trace."""
+    """Return the GPU-hours of the recorded pods, which all work, by shown state; empty without the trace."""
     folder = trace_folder()
     if folder is None:
         return {}
@@ -152,10 +153,11 @@ _SUMS = ("hours", "stalled", "shown", "found", "false", "passes", "not_judged")
 
 
 def summed(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Return sums of GPU-hours, precision and recall for each group; a ratio is null where nothing could be right or wrong.
+    """Return sums of GPU-hours, precision and recall per group; a ratio is null where nothing could be right or wrong.
 
-    `recall` counts every right state, `recall_stalled` that state alone. `delay` is the median of minutes until a GPU without work
-    is shown so, among those that ever are. The figures from `wrong_rule` on count GPUs of findings.
+    `recall` counts every right state, `recall_stalled` that state alone. `delay` is the median of minutes until a GPU
+    without work has a right state, among those that ever have one. The figures from `wrong_rule` on count GPUs of
+    findings.
     """
     one, stall = pl.col("stalled") > 0, pl.col("known_min")
     return (
@@ -181,7 +183,7 @@ def summed(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 
 
 def judge(seeds: Sequence[int]) -> pl.DataFrame:
-    """Return the rows of some sites with every set of witnesses; FALLOW_BENCH_WORKERS is the number that is judged at once (1)."""
+    """Return the rows of sites with every set of witnesses; FALLOW_BENCH_WORKERS (default 1) are judged at once."""
     with ProcessPoolExecutor(int(os.environ.get("FALLOW_BENCH_WORKERS", "1")), get_context("spawn")) as pool:
         return pl.concat(list(pool.map(judged, seeds)), how="vertical_relaxed")
 
@@ -217,7 +219,7 @@ def measure() -> Iterator[Figure]:
 
 
 def show(rows: pl.DataFrame) -> None:
-    """Print the figures of each set of witnesses, then those of each program with a stall or with time shown as `stalled`."""
+    """Print the figures of each set of witnesses, then of each program with a stall or with time shown as `stalled`."""
     programs = summed(rows, ["program", "witnesses"]).filter(pl.max_horizontal("stalled", "shown", "not_judged") > 0)
     with pl.Config(
         tbl_rows=-1, tbl_cols=-1, tbl_width_chars=400, tbl_formatting="NOTHING", tbl_hide_column_data_types=True

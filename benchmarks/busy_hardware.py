@@ -1,7 +1,8 @@
-"""The agent's rows under work that looks idle and idleness that looks like work: `python -m benchmarks.busy_hardware DIR [ROWS.json]`.
+"""The agent's rows under work that looks idle, and under idleness that looks like work.
 
-It reads what `benchmarks/hardware_doubtful.sh DIR` measured, prints the table for docs/measured-on-hardware.md, and writes to
-ROWS.json the rows of each kind of work without the names of host and GPU: curves for tests.
+`python -m benchmarks.busy_hardware DIR [ROWS.json]` reads what `benchmarks/hardware_doubtful.sh DIR` measured, and
+prints the table for docs/measured-on-hardware.md. It writes the rows of each kind of work to ROWS.json, without the
+names of host and GPU: curves for tests.
 """
 
 from __future__ import annotations

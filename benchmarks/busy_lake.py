@@ -1,4 +1,4 @@
-"""A site that runs every busy program once: what each GPU does by the second, the truth, and rows with more or fewer witnesses."""
+"""A site that runs every busy program once: what each GPU does by the second, the truth, and rows by witnesses."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ SLOT_S, SCRAPE_S = 10, 30
 """Length of the agent's rows, and of scraped ones, which have the reading of their last second."""
 NAMES = list(LEVELS)
 _FACTS = Level._fields[: Level._fields.index("works")]
-PROFILED = ("sm_active_pct", "tensor_active_pct", "dram_active_pct", "fp64_active_pct", "pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s",
-            "nvlink_rx_bytes_per_s", "nvlink_tx_bytes_per_s")  # fmt: skip
+PROFILED = ("sm_active_pct", "tensor_active_pct", "dram_active_pct", "fp64_active_pct", "pcie_rx_bytes_per_s",
+            "pcie_tx_bytes_per_s", "nvlink_rx_bytes_per_s", "nvlink_tx_bytes_per_s")  # fmt: skip
 _RING = (
     "gpu_util_pct",
     "gpu_util_max_pct",
@@ -51,8 +51,8 @@ SETS: dict[str, tuple[str, ...]] = {
     "agent": (),
     "all": (),
 }
-"""Columns of each set of witnesses. The last two are an agent's whole rows with its lists of processes and its hosts: `agent`
-without profiled columns where a card has no GPM, `all` with those that DCGM would add."""
+"""Columns of each set of witnesses. The last two are an agent's whole rows with its lists of processes and its hosts:
+`agent` without profiled columns where a card has no GPM, `all` with those that DCGM would add."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,8 @@ def program_gpus(rng: Rng, number: int, program: Program) -> Iterator[SimulatedG
     if program.mig:
         whole = {name: np.zeros(SECONDS) for name in readings} | {"watts": parent_w, "clock": np.ones(SECONDS)}
         yield SimulatedGpu(
-            f"GPU-{number:02}-p", f"host-{number:02}-0", program.gpus, program, card, profiled, "", whole, np.zeros(SECONDS // SLOT_S, np.int8)
+            f"GPU-{number:02}-p", f"host-{number:02}-0", program.gpus, program, card, profiled, "", whole,
+            np.zeros(SECONDS // SLOT_S, np.int8)
         )  # fmt: skip
 
 
@@ -262,16 +263,20 @@ def _gpu_rows(site: Site, gpu: SimulatedGpu, witnesses: str, since_s: int, until
     columns: dict[str, Any] = {
         "gpu_util_pct": mean("util") if agent else np.rint(mean("util")), "power_w": np.round(last("watts"), 1),
         "energy_mj": energy_mj[first + step - 1].astype(np.int64), "counters_since": site.start_ms - HOUR_MS,
-        "sm_active_pct": np.round(mean("sm"), 1), "tensor_active_pct": np.round(mean("tensor"), 1), "dram_active_pct": np.round(mean("dram"), 1),
-        "fp64_active_pct": np.round(mean("fp64"), 1), "pcie_rx_bytes_per_s": np.rint(mean("pcie")) * mb, "pcie_tx_bytes_per_s": np.rint(mean("pcie", 0.4)) * mb,
+        "sm_active_pct": np.round(mean("sm"), 1), "tensor_active_pct": np.round(mean("tensor"), 1),
+        "dram_active_pct": np.round(mean("dram"), 1), "fp64_active_pct": np.round(mean("fp64"), 1),
+        "pcie_rx_bytes_per_s": np.rint(mean("pcie")) * mb, "pcie_tx_bytes_per_s": np.rint(mean("pcie", 0.4)) * mb,
         "nvlink_rx_bytes_per_s": np.rint(mean("nvlink")) * mb, "nvlink_tx_bytes_per_s": np.rint(mean("nvlink")) * mb,
     }  # fmt: skip
     if agent:
         columns |= {
-            "gpu_util_max_pct": np.ceil(util.max(axis=1)), "gpu_util_p98_pct": np.ceil(util.max(axis=1)), "gpu_util_coverage_ratio": 1.0,
-            "gpu_util_zero_ratio": (util < 0.5).mean(axis=1), "mem_util_pct": np.minimum(mean("dram", 1.3), 100),
-            "mem_used_bytes": (last("memory") * gpu.memory_bytes).astype(np.int64), "mem_reserved_bytes": 500 * 2**20, "process_count": (last("process") * gpu.program.users).astype(np.int16),
-            "sm_clock_mhz": (gpu.card.clock_mhz * np.where(util[:, -1] > 0, last("clock"), 0.2)).astype(np.int16), "encoder_util_pct": last("encoder").astype(np.int16),
+            "gpu_util_max_pct": np.ceil(util.max(axis=1)), "gpu_util_p98_pct": np.ceil(util.max(axis=1)),
+            "gpu_util_coverage_ratio": 1.0, "gpu_util_zero_ratio": (util < 0.5).mean(axis=1),
+            "mem_util_pct": np.minimum(mean("dram", 1.3), 100),
+            "mem_used_bytes": (last("memory") * gpu.memory_bytes).astype(np.int64), "mem_reserved_bytes": 500 * 2**20,
+            "process_count": (last("process") * gpu.program.users).astype(np.int16),
+            "sm_clock_mhz": (gpu.card.clock_mhz * np.where(util[:, -1] > 0, last("clock"), 0.2)).astype(np.int16),
+            "encoder_util_pct": last("encoder").astype(np.int16),
             "throttled_power_cap_ms" if gpu.limit_w < gpu.card.limit_w else "throttled_hw_thermal_ms": slowed_ms,
             "temperature_c": (30 + 45 * last("watts") / gpu.card.limit_w).astype(np.int16),
         }  # fmt: skip
@@ -288,8 +293,9 @@ def _gpu_rows(site: Site, gpu: SimulatedGpu, witnesses: str, since_s: int, until
 def _device_rows(site: Site, gpu: SimulatedGpu) -> pa.Table:
     part = {"parent_gpu": gpu.parent, "mig_profile": "2g.20gb", "mig_gpu_slices": 2, "gpu_instance_id": gpu.index + 1}
     columns: dict[str, object] = {
-        "time": np.array([site.start_ms]), "gpu": gpu.name, "gpu_index": gpu.index, "model": gpu.card.model, "mem_total_bytes": gpu.card.mem_bytes // (4 if gpu.parent else 1),
-        "power_limit_w": gpu.limit_w, "source": "nvml",
+        "time": np.array([site.start_ms]), "gpu": gpu.name, "gpu_index": gpu.index, "model": gpu.card.model,
+        "mem_total_bytes": gpu.card.mem_bytes // (4 if gpu.parent else 1), "power_limit_w": gpu.limit_w,
+        "source": "nvml",
     }  # fmt: skip
     return table_of(DEVICE, columns | (part if gpu.parent else {"mig_enabled": gpu.is_split}), 1)
 
@@ -301,11 +307,13 @@ def _process_rows(site: Site, gpu: SimulatedGpu, since_s: int, until_s: int) -> 
     who = np.arange(len(seconds)) % gpu.program.users
     start_s = int(np.argmax(gpu.readings["process"] > 0))
     columns = {
-        "time": site.start_ms + seconds * SECOND_MS, "gpu": gpu.name, "interval_ms": SCRAPE_S * SECOND_MS, "pid": 4000 + 10 * gpu.index + who,
-        "started": site.start_ms + (start_s - 2) * SECOND_MS, "kind": "compute", "mem_used_bytes": int(gpu.memory_bytes / gpu.program.users),
-        "user": np.array([f"user-{gpu.job}-{each}" for each in who], dtype=object), "command": gpu.program.command, "parent_pid": 900,
-        "cpu_util_pct": np.round(gpu.readings["cpu"][seconds] / gpu.program.users, 1), "attribution": "proc+cgroup",
-        "pod": f"pod-{gpu.job}" if gpu.is_pod else None, "namespace": "serving" if gpu.is_pod else None, "slurm_job_id": None if gpu.is_pod else gpu.job,
+        "time": site.start_ms + seconds * SECOND_MS, "gpu": gpu.name, "interval_ms": SCRAPE_S * SECOND_MS,
+        "pid": 4000 + 10 * gpu.index + who, "started": site.start_ms + (start_s - 2) * SECOND_MS, "kind": "compute",
+        "mem_used_bytes": int(gpu.memory_bytes / gpu.program.users),
+        "user": np.array([f"user-{gpu.job}-{each}" for each in who], dtype=object), "command": gpu.program.command,
+        "parent_pid": 900, "cpu_util_pct": np.round(gpu.readings["cpu"][seconds] / gpu.program.users, 1),
+        "attribution": "proc+cgroup", "pod": f"pod-{gpu.job}" if gpu.is_pod else None,
+        "namespace": "serving" if gpu.is_pod else None, "slurm_job_id": None if gpu.is_pod else gpu.job,
         "slurm_account": None if gpu.is_pod else "research",
     }  # fmt: skip
     return table_of(PROCESS, columns, len(seconds))
@@ -318,9 +326,11 @@ def _host_rows(site: Site, gpus: list[SimulatedGpu], since_s: int, until_s: int)
         return sum(gpu.readings[name][since_s:until_s].reshape(-1, SCRAPE_S).mean(axis=1) for gpu in gpus)
 
     columns = {
-        "time": site.start_ms + first * SECOND_MS, "interval_ms": SCRAPE_S * SECOND_MS, "cpu_count": 64, "mem_total_bytes": 512 * GIB, "mem_used_bytes": 60 * GIB,
-        "cpu_util_pct": np.minimum(1.5 + total("cpu") / 64, 100), "cpu_pressure_pct": 0.5, "io_pressure_pct": 0.5, "mem_pressure_pct": 0.0,
-        "disk_read_bytes_per_s": 1e4 + 1e6 * total("disk"), "disk_write_bytes_per_s": 1e5 + 1e6 * total("saved"), "net_receive_bytes_per_s": 2e4 + 1e6 * total("net"),
+        "time": site.start_ms + first * SECOND_MS, "interval_ms": SCRAPE_S * SECOND_MS, "cpu_count": 64,
+        "mem_total_bytes": 512 * GIB, "mem_used_bytes": 60 * GIB,
+        "cpu_util_pct": np.minimum(1.5 + total("cpu") / 64, 100), "cpu_pressure_pct": 0.5, "io_pressure_pct": 0.5,
+        "mem_pressure_pct": 0.0, "disk_read_bytes_per_s": 1e4 + 1e6 * total("disk"),
+        "disk_write_bytes_per_s": 1e5 + 1e6 * total("saved"), "net_receive_bytes_per_s": 2e4 + 1e6 * total("net"),
         "net_transmit_bytes_per_s": 2e4 + 1e6 * total("net"),
     }  # fmt: skip
     return table_of(HOST, columns, len(first))
@@ -332,8 +342,10 @@ def _allocation_rows(site: Site, gpu: SimulatedGpu, until_s: int) -> pa.Table:
     if start_s >= until_s:
         return table_of(ALLOCATION, {}, 0)
     columns: dict[str, object] = {
-        "time": np.array([site.start_ms + start_s * SECOND_MS]), "end": site.start_ms + end_s * SECOND_MS if end_s <= until_s else None, "gpu": gpu.name,
-        "gpu_count": gpu.program.gpus, "allocation_id": f"serving/pod-{gpu.job}" if gpu.is_pod else gpu.job, "scheduler": "kubernetes" if gpu.is_pod else "slurm",
-        "user": None if gpu.is_pod else f"user-{gpu.job}-0", "account": "serving" if gpu.is_pod else "research", "name": "work",
+        "time": np.array([site.start_ms + start_s * SECOND_MS]),
+        "end": site.start_ms + end_s * SECOND_MS if end_s <= until_s else None, "gpu": gpu.name,
+        "gpu_count": gpu.program.gpus, "allocation_id": f"serving/pod-{gpu.job}" if gpu.is_pod else gpu.job,
+        "scheduler": "kubernetes" if gpu.is_pod else "slurm", "user": None if gpu.is_pod else f"user-{gpu.job}-0",
+        "account": "serving" if gpu.is_pod else "research", "name": "work",
     }  # fmt: skip
     return table_of(ALLOCATION, columns, 1)

@@ -1,8 +1,8 @@
 """`python -m benchmarks.calibration`: the promises of findings, against the week after.
 
-Simulated fleets of every kind, from separate seeds and without the scenes of the demo. Findings of a week use only facts that
-were known at its end. The following week shows whether their GPUs stayed unused. So every figure is out of sample.
-Stored in benchmarks/calibration.json; docs/calibration.md shows them.
+The fleets are simulated: every kind, from separate seeds and without the scenes of the demo. Findings of a week use
+only facts that were known at its end. The following week shows whether their GPUs stayed unused, so every figure is out
+of sample. Stored in benchmarks/calibration.json; docs/calibration.md shows them.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _class(promised: float) -> str:
 
 
 def judged(lake: str, weeks_back: int) -> Iterator[tuple[Finding, int, int, int]]:
-    """Yield the judged findings of one week with GPUs to reclaim: their GPUs, and those unused for a week and for a day."""
+    """Yield a week's judged findings with GPUs to reclaim: their GPUs, and those unused for a week and for a day."""
     until_ms = UNTIL_MS - 7 * DAY_MS * weeks_back
     window = argparse.Namespace(
         lake=lake, since=utc_day(until_ms - 7 * DAY_MS), until=utc_day(until_ms - DAY_MS), config=None
@@ -126,7 +126,7 @@ def judged(lake: str, weeks_back: int) -> Iterator[tuple[Finding, int, int, int]
 
 
 def _used_in_a_day(context: Context, finding: Finding, until_ms: int) -> int:
-    """Return the number of a finding's GPUs used on the day after a moment, by its user, or by any user if it has none."""
+    """Return how many of a finding's GPUs were used on the day after a moment, by its user or, without one, by any."""
     rows = context.whole.segments.filter(pl.col("time") < until_ms + DAY_MS, pl.col("end") > until_ms)
     used = rows.filter(pl.col("gpu").is_in(finding.reclaimable_gpus), pl.col("state").is_in(IN_USE))
     if finding.user is not None:

@@ -1,4 +1,4 @@
-"""The cost of small files for a reader, and the cost of merging them: by the agent every hour, and by the service at once."""
+"""The cost of small files for a reader, and of merging them: by the agent every hour, and by the service at once."""
 
 from __future__ import annotations
 

@@ -1,12 +1,15 @@
-"""`python -m benchmarks forecast PATH...`: forecasts of demand on published traces against last week again, out of sample.
+"""`python -m benchmarks forecast PATH...`: forecasts of demand on published traces, against last week again.
 
-PATH are CSV files of the traces, which their licences keep out of this repository; docs/evaluate.md says where they are from. At the end
-of each day with enough days before it every method forecasts the days after it. The error is the mean absolute scaled error (Hyndman &
-Koehler 2006, doi:10.1016/j.ijforecast.2006.03.001): over that of last week again within the days that were learnt from. `fallow` is whichever
-of exponential smoothing with a week (ets) and last week again was nearer in its own test before. Every forecast is out of sample. The
-model was chosen with all traces but HELD_OUT in view: how methods compare is out of sample on that one alone.
-The other methods are those of statsforecast, which only this measurement needs (`pip install statsforecast`): `AutoETS AZA` is the model of ets,
-fitted by that library. Stored in benchmarks/forecast.json; docs/evaluate.md has it as a table.
+PATH are CSV files of the traces, which their licences keep out of this repository; docs/evaluate.md has their sources.
+At the end of each day with enough days before it, every method forecasts the following days. The error is the mean
+absolute scaled error (Hyndman & Koehler 2006, doi:10.1016/j.ijforecast.2006.03.001): scaled by the error of last week
+again within the days that were learnt from. `fallow` is exponential smoothing with a week (ets) or last week again,
+whichever was nearer in its own earlier test. Every forecast is out of sample. The model was chosen with all traces but
+HELD_OUT in view, so only HELD_OUT compares the methods out of sample.
+
+The other methods are those of statsforecast, which only this measurement needs (`pip install statsforecast`).
+`AutoETS AZA` is the model of ets, fitted by that library. Stored in benchmarks/forecast.json; docs/evaluate.md has it
+as a table.
 """
 
 from __future__ import annotations
@@ -95,7 +98,7 @@ def _measured(series: list[Days]) -> dict[str, Any]:
 
 
 def _scores(values: Days) -> Iterator[tuple[int, str, tuple[float, float]]]:
-    """By horizon and method, of each origin with as many days after it, the error and the share of the days within the band."""
+    """Yield horizon, method, error and share of days in the band, of each origin with as many days after it."""
     least = NAIVE_MIN_DAYS if len(values) < 2 * MODEL_MIN_DAYS else MODEL_MIN_DAYS
     for origin in range(least, len(values) - HORIZONS[0] + 1):
         learnt = values[:origin]
@@ -152,7 +155,10 @@ def _of_library(model: Any, learnt: Days, horizon: int) -> Answer:
 
 
 def _tables(stored: dict[str, Any]) -> str:
-    """A row for each trace at its shortest and at its longest horizon: errors of fallow's methods and of the nearest other, and the share of days within the band."""
+    """Return a table with a row for each trace at its shortest and at its longest horizon.
+
+    It has the errors of fallow's methods and of the nearest other method, and the share of the days within the band.
+    """
     own = (NAIVE, ETS, FALLOW)
     heads = ["trace", "days", "days ahead", *own, "nearest other", f"days in the {BAND} % band"]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]

@@ -26,7 +26,7 @@ HOURS_MIN = 22
 class TraceKind:
     """Files with these columns: a level over `time`, or jobs with `start`, `end` and the GPUs that each had.
 
-    Of Venus only what began and ended is published: its level is above that on its lowest day, and no error depends on it.
+    For Venus only starts and ends are published. Its level is relative to its minimum, and no error depends on that.
     """
 
     name: str
@@ -40,10 +40,12 @@ KINDS = (
     TraceKind("Helios Earth, one virtual cluster", ("time", "running_gpu_num"), pl.col("running_gpu_num")),
     TraceKind("Philly, hosts in use", ("time", "active", "total"), pl.col("active")),
     TraceKind("Helios Venus", ("time", "start_gpu_num", "end_gpu_num"),
-              (pl.col("start_gpu_num") - pl.col("end_gpu_num")).cum_sum() - (pl.col("start_gpu_num") - pl.col("end_gpu_num")).cum_sum().min()),
+              (pl.col("start_gpu_num") - pl.col("end_gpu_num")).cum_sum()
+              - (pl.col("start_gpu_num") - pl.col("end_gpu_num")).cum_sum().min()),
     TraceKind("Alibaba openb", ("num_gpu", "gpu_milli", "creation_time", "deletion_time"),
               pl.col("num_gpu") * pl.col("gpu_milli") / 1000, "creation_time", "deletion_time"),
-    TraceKind("Alibaba DLRM", ("gpu_request", "creation_time", "deletion_time"), pl.col("gpu_request"), "creation_time", "deletion_time"),
+    TraceKind("Alibaba DLRM", ("gpu_request", "creation_time", "deletion_time"),
+              pl.col("gpu_request"), "creation_time", "deletion_time"),
     TraceKind("jobs with gpu_num", ("gpu_num", "start_time", "end_time"), pl.col("gpu_num"), "start_time", "end_time"),
 )  # fmt: skip
 
@@ -57,7 +59,7 @@ def series_of(paths: list[Path]) -> dict[str, list[Days]]:
 
 
 def hours_of(paths: list[Path]) -> dict[str, list[pl.DataFrame]]:
-    """Return the hourly series in the files by kind: `time` (start of the hour, ms) and `most`. A file of no known kind raises ValueError."""
+    """Return the files' hourly series by kind: `time` (start, ms) and `most`; raises ValueError for an unknown kind."""
     found: dict[str, list[pl.DataFrame]] = {}
     for path in paths:
         rows = pl.read_csv(path, infer_schema_length=100_000, try_parse_dates=True)
@@ -75,7 +77,10 @@ def _levels(rows: pl.DataFrame, kind: TraceKind) -> pl.DataFrame:
 
 
 def _jobs(rows: pl.DataFrame, kind: TraceKind) -> pl.DataFrame:
-    """Return the jobs from the first recorded end on: earlier jobs are not in the table. A job without an end outlasts it."""
+    """Return the most GPUs of jobs in each hour, from the first recorded end (earlier jobs are missing) to the last.
+
+    A job without an end lasts until the last recorded end.
+    """
     jobs = rows.select(time=_moment(rows, kind.start), end=_moment(rows, kind.end), gpus=kind.gpus, of=pl.lit(0))
     jobs = jobs.filter(pl.col("gpus") > 0)
     since_ms, until_ms = jobs.select(first=pl.col("end").min(), last=pl.col("end").max()).row(0)
@@ -90,7 +95,7 @@ def _moment(rows: pl.DataFrame, column: str) -> pl.Expr:
 
 
 def _days(hours: pl.DataFrame) -> Days:
-    """Return the GPUs that sufficed in 95 % of each day's hours, as in fallow, without the last day, which traces cut off."""
+    """Return the GPUs that sufficed in 95 % of each day's hours, as in fallow, without the cut-off last day."""
     days = hours.group_by(day=pl.col("time") // (24 * HOUR_MS)).agg(
         need=pl.col("most").quantile(QUANTILE, "higher"), hours=pl.len()
     )

@@ -30,7 +30,7 @@ class Visit:
 
 
 def returning_runs(rng: np.random.Generator, since_ms: int, until_ms: int) -> Iterator[Visit]:
-    """Yield runs of one to three hours at the same hour, whose process stays until the next run in two of three slots."""
+    """Yield runs of one to three hours at the same hour; in two of three slots the process stays until the next run."""
     rhythm = str(rng.choice([name for name, _ in _EVERY], p=[share for _, share in _EVERY]))
     hour_ms, weekday, person = int(rng.integers(0, 24)) * HOUR_MS, int(rng.integers(0, 7)), int(rng.integers(0, 2**31))
     stays = rng.random() < 2 / 3
@@ -116,7 +116,7 @@ KINDS: dict[str, FleetKind] = {
     "returning": FleetKind((Pool("batch", A100, 0.75, 8, "returning"), Pool("train", H100, 0.25, 8, "training"))),
     "projects": FleetKind((Pool("research", H100, 0.75, 8, "project"), Pool("serving", L40S, 0.25, 4, "serving"))),
 }
-"""`measured` is the fleet of the sources in docs/simulation.md; the others differ as much as possible from each other."""
+"""`measured` is the fleet of the sources in docs/simulation.md; the others differ as much as possible."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KEPT_IN = "FALLOW_BENCH_LAKE"
-"""Folder that keeps simulated lakes between runs, by the names of `lake_name`: large ones take many minutes to write."""
+"""Environment variable: folder that keeps simulated lakes by `lake_name`; large ones take many minutes to write."""
 UNTIL_MS = 20_700 * DAY_MS
 PUBLISHED_EVERY_MS = 5 * MINUTE_MS
 """Time between two publishings of an agent: the length of a file before compaction."""
@@ -134,7 +134,7 @@ def as_agents_write(fleet: SimulatedFleet, every_ms: int = DAY_MS) -> Iterator[L
 
 
 def _with_counters(data: pa.Table) -> pa.Table:
-    """Return the rows with the agent's counters and rates, which the simulation lacks: null columns cost nothing to read."""
+    """Add the agent's counters and rates, which the simulation lacks: null columns would cost nothing to read."""
     count = data.num_rows
     rng = np.random.default_rng(count)
     times_ms = np.asarray(data["time"].cast(pa.int64()))

@@ -1,4 +1,4 @@
-"""Steps over a lake, each in a separate process: a command of fallow, the making of the ledger, and DuckDB's scan of the same columns.
+"""Steps over a lake, each in a separate process: a command of fallow, the ledger's build, DuckDB's scan of its columns.
 
 `python benchmarks/fleet_steps.py {ledger,scan} LAKE [COMMAND...]` is how the steps run. It imports nothing of
 benchmarks/, so that the Python of another checkout runs it with its own fallow.

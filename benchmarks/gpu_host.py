@@ -83,8 +83,8 @@ def gpu_host(
 ) -> Iterator[GpuHost]:
     """Yield the host, with its processes alive during the block; `first_gpu_util` replaces the idle GPU's pattern.
 
-    Without `ring` the driver has no samples of utilization; without `gpm` the cards do not measure it over intervals. With
-    `event_poll_ms` the driver's wait for events polls.
+    Without `ring` the driver has no samples of utilization; without `gpm` the cards do not measure it over intervals.
+    With `event_poll_ms` the driver's wait for events polls.
     """
     for package in ("agent", "fallow"):
         compileall.compile_dir(REPOSITORY / package, quiet=1)  # as an installed package is

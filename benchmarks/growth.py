@@ -1,8 +1,9 @@
 """How costs grow with GPUs and with days, and one fleet of any size made and served on this machine.
 
-`python -m benchmarks growth` stores growth.json and draws docs/growth.svg. `python -m benchmarks scale --gpus N --days D` first
-prints its estimate from measured parts (alone with --estimate), then makes the lake and its ledger on every CPU, asks
-verbs and pages for the last week, and stores the costs in largest.json.
+`python -m benchmarks growth` stores growth.json and draws docs/growth.svg.
+`python -m benchmarks scale --gpus N --days D` first prints its estimate from measured parts (alone with --estimate),
+then makes the lake and its ledger on every CPU, asks verbs and pages for the last week, and stores the costs in
+largest.json.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def curve(points: Mapping[str, Mapping[str, float]], part: str) -> list[tuple[in
 
 
 def exponent(points: Sequence[tuple[int, float]]) -> float:
-    """Return the power of the axis with which a cost grows between the two largest points: smaller ones are mostly start."""
+    """Return the exponent of a cost's growth between the two largest points: smaller ones are mostly startup."""
     (low, cost), (high, more) = points[-2:]
     return math.log(more / cost) / math.log(high / low)
 

@@ -1,7 +1,8 @@
 """The cost of single driver calls on a real GPU: `python benchmarks/hardware_calls.py`.
 
-Prints one JSON object. By call: median, 99th percentile and maximum in us. `event_wait` is one wait for events in which none comes:
-CPU in ms, voluntary context switches (one where the driver blocks, many where it polls), and the time until it returned in s.
+Prints one JSON object: by call the median, 99th percentile and maximum in us. `event_wait` is one wait without an
+event: CPU in ms, voluntary context switches (one where the driver blocks, many where it polls), and the time until it
+returned in s.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def wait(events: object, timeout_ms: int) -> bool:
 
 
 def event_wait(events: object) -> dict[str, float]:
-    """Return the cost of waiting WAIT_MS for an event, in this process with all threads that the driver may have started."""
+    """Return the cost of waiting WAIT_MS for an event, in all threads of this process, those of the driver included."""
     before, begun_s = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
     came = wait(events, WAIT_MS)
     after, took_s = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter() - begun_s

@@ -1,6 +1,6 @@
 """The time of one small kernel from launch to end, in its program: `python benchmarks/hardware_jitter.py --seconds 10`.
 
-Prints one JSON object: `launches`, and `p50`, `p99`, `p99.9` and `max` of the time from launch to end in us. Needs PyTorch.
+Prints one JSON object: `launches`, and `p50`, `p99`, `p99.9` and `max` of that time in us. Needs PyTorch.
 """
 
 from __future__ import annotations

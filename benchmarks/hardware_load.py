@@ -1,7 +1,7 @@
-"""Loads one real GPU with work of known busy time: `python benchmarks/hardware_load.py PHASES.jsonl --phase-seconds 30`.
+"""Load one real GPU with work of known busy time: `python benchmarks/hardware_load.py PHASES.jsonl --phase-seconds 30`.
 
-It needs PyTorch and CuPy, but not fallow. Each line of the file is one phase: its work, and its start and end (seconds since
-the epoch). `busy_ms` is the time in which a kernel ran, by CUDA events around each burst.
+It needs PyTorch and CuPy, but not fallow. Each line of the file is one phase: its work, and its start and end (seconds
+since the epoch). `busy_ms` is the time in which a kernel ran, by CUDA events around each burst.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ class Moment:
 def moments(segments: pl.DataFrame, plan: Plan) -> Iterator[Moment]:
     """Yield the moments of a plan. `segments` has gpu, host, time, end, state, user and pool.
 
-    The columns of `cases` are gpu, user (of its processes, else ANYBODY), age_ms, and for each horizon in milliseconds whether
-    the GPU stayed unused; null where that was not observed.
+    The columns of `cases` are gpu, user (of its processes, else ANYBODY), age_ms, and for each horizon in milliseconds
+    whether the GPU stayed unused; null where that was not observed.
     """
     pools = dict(segments.select("gpu", "pool").unique("gpu").iter_rows())
     for until_ms in range(plan.since_ms, plan.until_ms + 1, plan.step_ms):

@@ -1,8 +1,8 @@
 """Every rule judged by recordings and labels that were made without a look at the rules.
 
-A fleet of situations is played at 100 ms, looked at as the agent would, and written to a lake; its labels are what was true of it,
-with the week after known. `fallow evaluate --every 7d` then says how often each rule was right. `python -m benchmarks judged`
-prints the table and stores it in benchmarks/judged.json; docs/evaluate.md has it.
+A fleet of situations is simulated at 100 ms, sampled as by the agent, and written to a lake. Its labels are the truth,
+with the following week known. `fallow evaluate --every 7d` then counts how often each rule was right.
+`python -m benchmarks judged` stores the table in benchmarks/judged.json and writes it into docs/evaluate.md.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def write_labels(labels: Sequence[Label], file: Path) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """What `fallow evaluate --json` says of one fleet: by labels of what is claimed, and by labels of what could be taken back."""
+    """The result of `fallow evaluate --json` for one fleet, by labels of claims and by labels of reclaimable GPUs."""
 
     claims: Mapping[str, Any]
     takeable: Mapping[str, Any]
@@ -133,7 +133,7 @@ class Share:
 
 
 def summed(fleets: Sequence[Judged]) -> dict[str, Any]:
-    """Several fleets as one: of each rule how often its claim was right, by confidence too, what of it could be taken back, and recall."""
+    """Return several fleets as one: precision and recall by rule, and the share of reclaimable GPUs by confidence."""
     rules: dict[str, dict[str, Share]] = defaultdict(lambda: defaultdict(Share))
     missed = sum((fleet.misses for fleet in fleets), Misses())
     findings, takeable, states = Counter[str](), {grade: Share() for grade in GRADES}, Counter[str]()
@@ -175,7 +175,7 @@ def _situations(found: Misses, rule: str, name: str) -> dict[str, int]:
 
 
 def measure() -> Iterator[Figure]:
-    """Stores the whole table, and yields precision and recall of each rule and what of each confidence could be taken back."""
+    """Store the table; yield precision and recall by rule, and the share of reclaimable GPUs by confidence."""
     os.environ["FALLOW_LEDGER_WORKERS"] = "1"
     fleets = []
     for seed in SEEDS:

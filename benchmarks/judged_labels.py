@@ -224,14 +224,14 @@ def blind_spot(case: Case) -> Answer:
 RULES: Mapping[str, Callable[[Case], Answer]] = {
     rule.__name__: rule
     for rule in (
-        held, reserved_unused, never_used, left_free, partial_use, imbalance, input_starved, throttled,
-        inefficient, stalls, compute_oversized, memory_oversized, mig_fit, preallocated, ending, slow_uptake, hoarding, blind_spot,
+        held, reserved_unused, never_used, left_free, partial_use, imbalance, input_starved, throttled, inefficient,
+        stalls, compute_oversized, memory_oversized, mig_fit, preallocated, ending, slow_uptake, hoarding, blind_spot,
     )
 }  # fmt: skip
 
 
 def low_efficiency(cases: Sequence[Case]) -> Iterator[Answer]:
-    """Yield for each case whether its user is large (5 % of the hours, not under 2 %) with a low mean over all held time."""
+    """Yield per case whether its user is large (5 % of the hours, not under 2 %) with a low mean over all held time."""
     there: dict[str, float] = defaultdict(float)
     busy: dict[str, float] = defaultdict(float)
     for case in cases:
@@ -249,7 +249,7 @@ def low_efficiency(cases: Sequence[Case]) -> Iterator[Answer]:
 
 
 def co_location(cases: Sequence[Case], hosts: Sequence[str]) -> Iterator[Answer]:
-    """Yield True where a workload of the host could share the card with a slowdown under 10 %, False where no other could."""
+    """Yield True where a workload of the host could share the card at up to 10 % slowdown, False where none could."""
     single = [number for number, case in enumerate(cases) if case.recording.need is not None and not case.siblings]
     partners = [number for number in single if cases[number].ran.any()]
     for number, case in enumerate(cases):
@@ -291,7 +291,7 @@ class Label:
 
 
 def labels_of(fleet: Sequence[Recording], names: Sequence[str], hosts: Sequence[str]) -> Iterator[Label]:
-    """Yield all labels of a fleet: states of the whole time, rules of each week, and reclaimable GPUs at each week's end."""
+    """Yield a fleet's labels: states of the whole time, rules of each week, and reclaimable GPUs at each week's end."""
     busy = [each.busy() for each in fleet]
     for name, recording, worked in zip(names, fleet, busy, strict=True):
         yield from _states(name, recording, worked > 0)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Misses = Counter[tuple[str, str, str]]
-"""Rule, `wrong` (findings), `missed` (GPUs in a week) or `kept at` a confidence (GPUs that could not be taken back), situation: how many."""
+"""Counts by rule, error and situation. Errors are `wrong` (findings), `missed` (GPUs in a week) and `kept at` a
+confidence (GPUs that could not be reclaimed)."""
 
 
 def misses(lake: Path, config: Path, labels: Path, situations: Mapping[str, str]) -> Misses:

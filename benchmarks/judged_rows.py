@@ -131,9 +131,10 @@ def _gpu_rows(recording: Recording, gpu: str, played: dict[str, Floats]) -> pa.T
         **({name: np.round(played[name], 1) for name in ("sm_active_pct", "dram_active_pct")} if card.gpm else {}),
     }
     constant = {
-        "gpu": gpu, "interval_ms": ROW_MS, "health": "ok", "util_source": "gpm" if card.gpm else "samples", "gpu_util_coverage_ratio": 1.0,
-        "counters_since": START_MS - HOUR_MS, "throttled_power_cap_ms": 0, "throttled_hw_thermal_ms": 0, "throttled_power_brake_ms": 0,
-        "throttled_sync_boost_ms": 0, "mem_reserved_bytes": 600 * 2**20,
+        "gpu": gpu, "interval_ms": ROW_MS, "health": "ok", "util_source": "gpm" if card.gpm else "samples",
+        "gpu_util_coverage_ratio": 1.0, "counters_since": START_MS - HOUR_MS, "throttled_power_cap_ms": 0,
+        "throttled_hw_thermal_ms": 0, "throttled_power_brake_ms": 0, "throttled_sync_boost_ms": 0,
+        "mem_reserved_bytes": 600 * 2**20,
     }  # fmt: skip
     return table_of(GPU, {name: values[seen] for name, values in measured.items()} | constant, int(seen.sum()))
 
@@ -144,8 +145,8 @@ def _device_rows(recording: Recording, gpu: str, index: int) -> pa.Table:
     return table_of(
         DEVICE,
         {
-            "time": time_ms(rows), "gpu": gpu, "gpu_index": index, "model": card.model, "mem_total_bytes": card.mem_bytes,
-            "power_limit_w": card.limit_w, "mig_enabled": False, "source": "nvml",
+            "time": time_ms(rows), "gpu": gpu, "gpu_index": index, "model": card.model,
+            "mem_total_bytes": card.mem_bytes, "power_limit_w": card.limit_w, "mig_enabled": False, "source": "nvml",
         },
         len(rows),
     )  # fmt: skip
@@ -164,13 +165,16 @@ def _process_rows(recording: Recording, gpu: str, number: int) -> pa.Table:
         parts.append(table_of(
             PROCESS,
             {
-                "time": time_ms(rows), "gpu": gpu, "interval_ms": LISTED * ROW_MS, "pid": 10_000 + 100 * number + run, "started": int(time_ms(first)) - 2000,
-                "kind": "compute", "user": recording.user, "command": recording.command,
+                "time": time_ms(rows), "gpu": gpu, "interval_ms": LISTED * ROW_MS, "pid": 10_000 + 100 * number + run,
+                "started": int(time_ms(first)) - 2000, "kind": "compute", "user": recording.user,
+                "command": recording.command,
                 "mem_used_bytes": (recording.memory[rows] * recording.card.mem_bytes).astype(np.int64),
                 "parent_pid": np.where((rows >= left) & (not recording.slurm), 1, recording.parent).astype(np.int32),
                 "cpu_util_pct": np.where(recording.active[rows], 160.0 if waits else 100.0, 0.5),
-                "slurm_job_id": _job(recording, number, first), "slurm_account": f"acc-{recording.user}" if recording.slurm else None,
-                **({"pod": f"{recording.command}-{number}", "namespace": f"ns-{recording.user}"} if recording.pod else {}),
+                "slurm_job_id": _job(recording, number, first),
+                "slurm_account": f"acc-{recording.user}" if recording.slurm else None,
+                **({"pod": f"{recording.command}-{number}", "namespace": f"ns-{recording.user}"}
+                   if recording.pod else {}),
                 "attribution": "proc+cgroup",
             },
             len(rows),
@@ -194,9 +198,12 @@ def _allocation_rows(recording: Recording, gpu: str, number: int) -> pa.Table:
             parts.append(table_of(
                 ALLOCATION,
                 {
-                    "time": np.array([time_ms(first)]), "end": int(time_ms(after)) if after < SEEN else None, "gpu": gpu, "gpu_count": 1,
-                    "allocation_id": pod if recording.pod else _job(recording, number, first), "scheduler": "kubernetes" if recording.pod else "slurm",
-                    "user": None if recording.pod else recording.user, "account": f"{'ns' if recording.pod else 'acc'}-{recording.user}", "name": "work",
+                    "time": np.array([time_ms(first)]), "end": int(time_ms(after)) if after < SEEN else None,
+                    "gpu": gpu, "gpu_count": 1,
+                    "allocation_id": pod if recording.pod else _job(recording, number, first),
+                    "scheduler": "kubernetes" if recording.pod else "slurm",
+                    "user": None if recording.pod else recording.user,
+                    "account": f"{'ns' if recording.pod else 'acc'}-{recording.user}", "name": "work",
                 },
                 1,
             ))  # fmt: skip
@@ -212,12 +219,14 @@ def _serving_rows(recording: Recording, gpu: str, number: int) -> pa.Table:
     rows = np.arange(0, SEEN, SCRAPED)
     there = recording.occupied[rows]
     columns = {
-        "time": time_ms(rows)[there], "requests_per_s": per_s[there], "generated_tokens_per_s": 220 * per_s[there], "prompt_tokens_per_s": 400 * per_s[there],
-        "running_requests": np.minimum(np.rint(4 * per_s[there]), 40.0), "kv_cache_used_ratio": np.minimum(0.35 * per_s[there], 0.95),
+        "time": time_ms(rows)[there], "requests_per_s": per_s[there], "generated_tokens_per_s": 220 * per_s[there],
+        "prompt_tokens_per_s": 400 * per_s[there], "running_requests": np.minimum(np.rint(4 * per_s[there]), 40.0),
+        "kv_cache_used_ratio": np.minimum(0.35 * per_s[there], 0.95),
     }  # fmt: skip
     constant = {
-        "gpu": gpu, "interval_ms": SCRAPED * ROW_MS, "endpoint": f"http://127.0.0.1:{8000 + number}/metrics", "model": f"model-{number}",
-        "engine": "vllm" if recording.command == "vllm" else "triton", "health": "ok", "pid": 10_000 + 100 * number, "waiting_requests": 0.0,
+        "gpu": gpu, "interval_ms": SCRAPED * ROW_MS, "endpoint": f"http://127.0.0.1:{8000 + number}/metrics",
+        "model": f"model-{number}", "engine": "vllm" if recording.command == "vllm" else "triton", "health": "ok",
+        "pid": 10_000 + 100 * number, "waiting_requests": 0.0,
     }  # fmt: skip
     return table_of(SERVING, columns | constant, int(there.sum()))
 

@@ -1,7 +1,7 @@
 """Generated situations on GPUs, whose truth is known: true cases of every rule, and look-alikes.
 
-They were written without the rules at hand. Each situation draws its parameters from distributions. Recordings reach a week
-beyond the lake, so that the later use of a GPU is known.
+They were written without the rules at hand. Each situation draws its parameters from distributions. Recordings reach a
+week beyond the lake, so that the later use of a GPU is known.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _pauses(rng: Rng, every_min: tuple[float, float], length_min: tuple[float, f
 
 
 def recording(rng: Rng, kind: str, card: Card, ticks: Ticks, memory: float, **traits: Any) -> Recording:
-    """Return a GPU that a user holds and uses all the time, unless `traits` differ; Slurm jobs and pods allocate it then.
+    """Return a GPU that a user always holds and uses, unless `traits` differ; Slurm jobs and pods allocate it then.
 
     `memory` is the memory that is used and needed, as a share of the card.
     """
@@ -540,15 +540,16 @@ def warm_card(rng: Rng) -> list[Recording]:
 
 SITUATIONS: tuple[tuple[Builder, int], ...] = (
     *((build, 1) for build in (
-        balanced_gang, offloaded_gang, straggling_gang, spinning_gang, gang_with_evaluator, hanging_gang, hoarders, weekly_peak,
-        data_starved, busy_host, preallocated, new_hosts,
+        balanced_gang, offloaded_gang, straggling_gang, spinning_gang, gang_with_evaluator, hanging_gang, hoarders,
+        weekly_peak, data_starved, busy_host, preallocated, new_hosts,
     )),
     *((build, 2) for build in (
-        half_used_gang, checkpoints, ending, warm_standby, small_server, nightly_batch, daemon, detached_training, used_once,
-        small_kernels_large_memory, memory_peaks, inefficient, full_memory, hot_card, warm_card, blind,
+        half_used_gang, checkpoints, ending, warm_standby, small_server, nightly_batch, daemon, detached_training,
+        used_once, small_kernels_large_memory, memory_peaks, inefficient, full_memory, hot_card, warm_card, blind,
     )),
     *((build, 3) for build in (
-        dense_training, busy_server, rare_requests, daily_use, holiday, reserved, workshop, never_used, large_kernels_small_memory,
+        dense_training, busy_server, rare_requests, daily_use, holiday, reserved, workshop, never_used,
+        large_kernels_small_memory,
     )),
     *((build, 4) for build in (offloaded_training, no_requests, notebook, orphan, small_work, launch_bound)),
     (forgotten_notebook, 5),

@@ -1,10 +1,11 @@
 """fallow's accuracy on an independent trace, by labels made from the trace itself, without fallow's code.
 
-The trace genai26 (143 serving pods over a day, a duty cycle every 57 s) becomes a lake, and its CSV file labels. A pod is used in
-rows above 0, and unused where it stays at 0 for at least five minutes. It is reclaimable at a moment where it stays at 0 for the
-following horizon. Then `fallow evaluate --every 2h` judges the findings of every two hours by the later labels.
+The trace genai26 (143 serving pods over a day, a duty cycle every 57 s) becomes a lake, and its CSV file becomes
+labels. A pod is used in rows above 0, and unused where it stays at 0 for at least five minutes. It is reclaimable at a
+moment where it stays at 0 for the following horizon. Then `fallow evaluate --every 2h` judges the findings of every two
+hours by the later labels.
 
-The licence keeps the trace out of this repository: it is expected in ../shared/traces, or in the folder FALLOW_BENCH_TRACES.
+The licence keeps the trace out of this repository: it belongs in ../shared/traces or the folder FALLOW_BENCH_TRACES.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ copy (
                max(until) over (partition by pod, segment) - {horizon} as known_until
         from spans
     ),
-    -- safe until the horizon before the next use; nothing is known where the horizon reaches beyond what was recorded: there
+    -- safe until the horizon before the next use; nothing is known where the horizon reaches beyond what was \
+recorded: there
     -- a use could be seen and its absence could not, which would count against every promise
     cut as (
         select *, least(greatest(next_since - {horizon}, since), next_since) as safe_until from following

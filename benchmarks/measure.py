@@ -27,7 +27,7 @@ class Figure:
 
 
 def cpu_s() -> float:
-    """Return the CPU seconds of this process and its ended children: they vary less than wall time on a shared machine."""
+    """Return the CPU seconds of this process and its ended children; wall time varies more on a shared machine."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 

@@ -1,10 +1,11 @@
 """`python -m benchmarks next-week [PATH...]`: the interval for next week's peak demand, against what the week became.
 
-Fleets are asked at the ends of up to four weeks, from what was known then, and judged by the week after.
-The constants were chosen on other seeds, with the traces in view. PATH are CSV files of the traces that docs/evaluate.md names;
-without them their stored figures stay. A trace's pool is as large as the most that it ever used. The interval is compared with the
-one before it: the larger of last week's and the last four weeks' peaks, and the largest misses of the whole fleet over the root of the GPUs.
-Stored in benchmarks/next_week.json; docs/calibration.md shows its sums.
+Fleets are asked at the ends of up to four weeks, from what was known then, and judged by the week after. The constants
+were chosen on other seeds, with the traces in view. PATH are CSV files of the traces that docs/evaluate.md names;
+without them their stored figures stay. A trace's pool is as large as its largest demand. The interval is compared with
+the one that it replaced: the larger of last week's and the last four weeks' peaks, and around it the whole fleet's
+large misses, which grow with the square root of the GPUs. Stored in benchmarks/next_week.json; docs/calibration.md
+shows its sums.
 """
 
 from __future__ import annotations
@@ -204,7 +205,7 @@ def judged(fleets: Iterable[Fleet], method: Method) -> dict[str, dict[str, list[
 def figures(rows: list[Judged]) -> dict[str, float]:
     """Return coverage, width, the pinball loss of both edges at 5 and 95 %, and how often an edge is the point.
 
-    An edge that is the point counts only where demand could go further: not at 0, and not where the whole pool is in demand.
+    An edge that is the point counts only where demand could go further: not at 0, and not at the whole pool.
     """
     low, point, high, became = (
         np.array([getattr(row, name) for row in rows]) for name in ("low", "point", "high", "became")

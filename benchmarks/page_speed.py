@@ -1,8 +1,8 @@
 """Speed of every page at 1,000 GPUs: its callback's answers, and the time until it is usable in a real browser.
 
-`python -m benchmarks pages` prints p50 and p95 of each page and stores them in pages.json. `python -m benchmarks.page_speed ADDRESS
-[PATH...]` measures pages that a server already shows: bytes on the wire, and processor time of the browser's main thread, which
-other work on the machine hardly changes.
+`python -m benchmarks pages` prints p50 and p95 of each page and stores them in pages.json.
+`python -m benchmarks.page_speed ADDRESS [PATH...]` measures pages that a server already shows: bytes on the wire, and
+processor time of the browser's main thread, which other work on the machine hardly changes.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _page(server: Server, opened: Any, path: str) -> dict[str, tuple[float, float]]:
-    """Return p50 and p95 in ms: of answers to new queries, of the same again, and of a browser's visits if there is one."""
+    """Return p50 and p95 in ms: of new queries, of the same again, and of a browser's visits if there is one."""
     queries = [f"?span=7d&zone={zone}&lang={language}" for zone in ZONES for language in ("en", "fr")]
     found = {
         "first": [1000 * server.ask(path, query).spent_s for query in queries],

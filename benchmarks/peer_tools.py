@@ -38,7 +38,7 @@ def installed() -> Path:
 
 
 def audit_installed() -> Path:
-    """Return the folder with the command of gpu-usage-audit; raises NoPeersError as `installed`, and without a Python for it."""
+    """Return the folder of gpu-usage-audit's command; raises NoPeersError as `installed`, or if no Python fits."""
     found = [path for name in _AUDIT_PYTHONS if (path := shutil.which(name))]
     python = next((path for path in found if subprocess.run([path, "-c", ""], check=False).returncode == 0), None)
     if python is None:

@@ -1,8 +1,9 @@
-"""`python -m benchmarks persistence`: fallow's model of how long GPUs stay unused, against libraries for survival analysis.
+"""`python -m benchmarks persistence`: fallow's model of how long GPUs stay unused, against survival-analysis libraries.
 
-It uses simulated fleets of every kind, from seeds without influence on any constant, and a published trace. At moments of the
-last weeks every model learns from the facts known then, and is judged by later facts. All figures are out of sample. Figures of
-libraries that are not installed stay unchanged. Stored in benchmarks/persistence.json; docs/calibration.md has the result.
+It uses simulated fleets of every kind, from seeds without influence on any constant, and a published trace. At moments
+of the last weeks every model learns from the facts known then, and is judged by later facts. All figures are out of
+sample. Figures of libraries that are not installed stay unchanged. Stored in benchmarks/persistence.json;
+docs/calibration.md has the result.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ CLIPPED = 0.001
 
 
 def answers(moment: Moment, horizons_ms: Iterable[int], step_ms: int) -> Iterator[tuple[str, int, float, float]]:
-    """Yield for every observed case and horizon the model, the horizon, the promise, and 1 where the promise was kept."""
+    """Yield for every observed case and horizon the model, the horizon, the promise, and 1 where it was kept."""
     if moment.cases.is_empty():
         return
     libraries = _libraries(moment, step_ms)

@@ -1,7 +1,7 @@
 """One physical week as 100 ms samples, as the agent's rows and as scrapes: the stated bounds, and the truth.
 
-A recording has every 100 ms whether a kernel ran and the card's power. The observations that fallow would have go through a
-lake; the truth is the recording itself. `python -m benchmarks physical-week` prints the table of a full week.
+A recording has every 100 ms whether a kernel ran and the card's power. fallow's observations of it go through a lake;
+the truth is the recording itself. `python -m benchmarks physical-week` prints the table of a full week.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Seen:
 
 
 def record(length_ms: int, seed: int = 1) -> tuple[Load, ...]:
-    """Return bursty training, a GPU held idle, a server with rare requests, training that stops half-way, and free GPUs."""
+    """Return bursty training, a GPU held idle, rare requests, training in the first half of each day, and free GPUs."""
     rng, ticks = np.random.default_rng(seed), length_ms // TICK_MS
     trained = bursts(rng, ticks, pause=(1.0, 3.3), work=(0.2, 1.0))
     until_noon = bursts(rng, ticks, pause=(0.5, 3.3), work=(0.5, 20.0))

@@ -1,8 +1,8 @@
 """`fallow plan` over 1,000 GPUs and four weeks with 200,000 jobs: each verb in a separate process.
 
-The lake is a simulated fleet with rows of ten minutes, which takes minutes to make. A finished ledger has one row per segment,
-whatever the interval. Each stay of the simulation is a chain of short jobs, up to the wanted number. The folder
-FALLOW_BENCH_LAKE keeps the lake with its ledger.
+The lake is a simulated fleet with rows of ten minutes, which takes minutes to make. A finished ledger has one row per
+segment, whatever the interval. Each stay of the simulation is a chain of short jobs, up to the wanted number. The
+folder FALLOW_BENCH_LAKE keeps the lake with its ledger.
 """
 
 from __future__ import annotations
@@ -205,8 +205,8 @@ def _pending(plan: FleetPlan, rng: np.random.Generator) -> Iterator[Row]:
         yield {
             "time": asked_ms, "as_of": UNTIL_MS, "eligible": asked_ms, "allocation_id": str(20_000_000 + nth),
             "scheduler": SCHEDULER, "user": "amara", "account": _team(nth), "name": "pending", "gpu_count": gpus,
-            "host_count": -(-gpus // 8), "partition": pools[nth % len(pools)].name, "qos": "normal", "priority": 100 + nth % 7,
-            "state": "PENDING", "reason": "Resources", "time_limit_s": 24 * 3600,
+            "host_count": -(-gpus // 8), "partition": pools[nth % len(pools)].name, "qos": "normal",
+            "priority": 100 + nth % 7, "state": "PENDING", "reason": "Resources", "time_limit_s": 24 * 3600,
         }  # fmt: skip
 
 

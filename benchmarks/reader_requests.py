@@ -1,8 +1,8 @@
-"""What an hourly refresh of the ledger asks of an object store: a part that every refresh has, and a part for each host.
+"""Requests of an hourly refresh of the ledger to an object store: those of every refresh, and those for each host.
 
-Hosts publish a day and the morning of the next into a store in memory, as in benchmarks/rollout.py. The refresh at noon reads the
-last week with its history, as the dashboard and `fallow findings --since 7d` do; the one an hour later is counted. Two fleets of
-different sizes give both parts.
+Hosts publish a day and the morning of the next into a store in memory, as in benchmarks/rollout.py. The refresh at noon
+reads the last week with its history, as the dashboard and `fallow findings --since 7d` do; the one an hour later is
+counted. Two fleets of different sizes give both parts.
 """
 
 from __future__ import annotations

@@ -49,11 +49,11 @@ L40S = Card("NVIDIA L40S", 48_305_799_168, 350, 35, 85, 2520)
 
 @dataclass(frozen=True)
 class Ticks:
-    """Hours of work, tick by tick: the share of the tick with a kernel, and the kernels' use of SMs and memory bandwidth.
+    """Hours of work by tick: the share of the tick with a kernel, and the kernels' use of SMs and memory bandwidth.
 
-    `clock` is the share of the full clock. `overlapped` work prepares its next step while the GPU computes; a slower GPU costs
-    nothing until it is slower than the preparation. Work that a request or a person `waits_for` is judged by the time of its
-    kernels, other work by its whole time. `requests` are the requests that arrive in each tick.
+    `clock` is the share of the full clock. `overlapped` work prepares its next step while the GPU computes; a slower
+    GPU costs nothing until it is slower than the preparation. Work that a request or a person `waits_for` is judged by
+    the time of its kernels, other work by its whole time. `requests` are the requests that arrive in each tick.
     """
 
     busy: Floats

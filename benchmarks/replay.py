@@ -46,16 +46,17 @@ def measure() -> Iterator[Figure]:
 
 
 def busy_jobs() -> pl.DataFrame:
-    """Return jobs of four weeks on 1 to 16 GPUs, one in ten with priority, with limits of 1, 2 and 4 times their run time."""
+    """Return jobs of four weeks on 1 to 16 GPUs, a tenth of them serving, with limits of 1, 2 or 4 run times."""
     rng = np.random.default_rng(SEED)
     gpus = rng.choice(SIZES, JOBS)
     mean_ms = BUSY * HOSTS * 8 * SPAN_MS / (JOBS * float(np.mean(SIZES)))
     ran_ms = rng.exponential(mean_ms, JOBS).astype(np.int64) + 1
     rows = pl.DataFrame({
         "number": np.arange(JOBS), "pool": [f"p{pool}" for pool in rng.integers(0, POOLS, JOBS)],
-        "kind": rng.choice(["serving", "training", "batch"], JOBS, p=[0.1, 0.5, 0.4]), "gpus": gpus, "hosts": np.maximum(1, gpus // 8),
-        "asked": np.sort(rng.integers(0, SPAN_MS, JOBS)), "ran_ms": ran_ms, "limit_ms": ran_ms * rng.choice([1, 2, 4], JOBS),
-        "mem_bytes": rng.integers(2, 70, JOBS) * 10**9, "sm_pct": rng.uniform(5, 100, JOBS),
+        "kind": rng.choice(["serving", "training", "batch"], JOBS, p=[0.1, 0.5, 0.4]), "gpus": gpus,
+        "hosts": np.maximum(1, gpus // 8), "asked": np.sort(rng.integers(0, SPAN_MS, JOBS)), "ran_ms": ran_ms,
+        "limit_ms": ran_ms * rng.choice([1, 2, 4], JOBS), "mem_bytes": rng.integers(2, 70, JOBS) * 10**9,
+        "sm_pct": rng.uniform(5, 100, JOBS),
     })  # fmt: skip
     usual = replay_jobs([{}]).drop(rows.columns)
     return rows.join(usual, how="cross").select(pl.col(name).cast(kind) for name, kind in REPLAY_JOB_SCHEMA.items())

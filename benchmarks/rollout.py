@@ -1,8 +1,8 @@
-"""What one host asks of an object store in a day; benchmarks/rollout_sizing.py makes a fleet's needs of it, for docs/deploying.md.
+"""One host's requests to an object store in a day; benchmarks/rollout_sizing.py sizes a fleet by them.
 
-The agent's rows of ten simulated minutes (8 GPUs, 32 processes, 10 s) are repeated for two days. Its own publisher and compaction
-write them into a store in memory. The requests are those of the second day, which also merges the first day's files. The clock is
-simulated, so this takes seconds.
+The agent's rows of ten simulated minutes (8 GPUs, 32 processes, 10 s) are repeated for two days. Its own publisher and
+compaction write them into a store in memory. The requests are those of the second day, which also merges the first
+day's files. The clock is simulated, so this takes seconds. docs/deploying.md has the fleet's figures.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class SetClock:
 
 @dataclass
 class CountedStore:
-    """A store in memory that counts the items of a bill: PUT and LIST, GET and HEAD, DELETE, and bytes in both directions."""
+    """A store in memory that counts the items of a bill: PUT and LIST, GET and HEAD, DELETE, and bytes both ways."""
 
     store: MemoryStore = field(default_factory=MemoryStore)
     requests: Counter[str] = field(default_factory=Counter)

@@ -20,7 +20,7 @@ HOSTS, GPUS = 500, 8
 
 PRICES = "Amazon S3 Standard in US East (N. Virginia), public list prices of 2025"
 PUT_LIST_USD, GET_USD, GB_MONTH_USD = 0.005 / 1000, 0.0004 / 1000, 0.023
-"""Per request and per GB and month (aws.amazon.com/s3/pricing). Requests to delete and traffic into the store are free."""
+"""Per request, and per GB and month (aws.amazon.com/s3/pricing). Deletion and traffic into the store are free."""
 
 _ROWS_A_DAY = 86_400 // 10
 _MONTH_DAYS = 30
@@ -82,12 +82,18 @@ class Sizing:
         requests = [self.figure(f"rollout_{name}_requests") for name in names]
         storage = [self.hosts * 365 * each / 1e9 * GB_MONTH_USD for each in (low, high)]
         return [
-            ("rows of the table `gpu`", f"{self.gpus * _ROWS_A_DAY:,}", f"{self.hosts * self.gpus * _ROWS_A_DAY / 1e6:,.1f} million a day"),
-            ("lake, files merged", f"{_range(f'{low / 1e6:.1f}', f'{high / 1e6:.1f}')} MB", f"{_range(f'{year * low / 1e12:.2f}', f'{year * high / 1e12:.2f}')} TB a year"),
-            ("spool while the lake is away", f"{self.spool_bytes / 1e6:.0f} MB", f"{self.outage_days:.0f} days until rows become longer, by the default `agent.spool_max`"),
-            ("objects at most, before they are merged", f"{self.figure('rollout_objects_most'):,.0f}", f"{self.hosts * self.figure('rollout_objects_most'):,.0f}"),
-            ("objects of a day that is over", f"{self.figure('rollout_objects_left'):,.0f}", f"{year * self.figure('rollout_objects_left') / 1e6:,.1f} million a year"),
-            *[(f"{name.upper()} requests", f"{each:,.0f}", f"{self.hosts * each / 1e6:,.2f} million a day") for name, each in zip(names, requests, strict=True)],
+            ("rows of the table `gpu`", f"{self.gpus * _ROWS_A_DAY:,}",
+             f"{self.hosts * self.gpus * _ROWS_A_DAY / 1e6:,.1f} million a day"),
+            ("lake, files merged", f"{_range(f'{low / 1e6:.1f}', f'{high / 1e6:.1f}')} MB",
+             f"{_range(f'{year * low / 1e12:.2f}', f'{year * high / 1e12:.2f}')} TB a year"),
+            ("spool while the lake is away", f"{self.spool_bytes / 1e6:.0f} MB",
+             f"{self.outage_days:.0f} days until rows become longer, by the default `agent.spool_max`"),
+            ("objects at most, before they are merged", f"{self.figure('rollout_objects_most'):,.0f}",
+             f"{self.hosts * self.figure('rollout_objects_most'):,.0f}"),
+            ("objects of a day that is over", f"{self.figure('rollout_objects_left'):,.0f}",
+             f"{year * self.figure('rollout_objects_left') / 1e6:,.1f} million a year"),
+            *[(f"{name.upper()} requests", f"{each:,.0f}", f"{self.hosts * each / 1e6:,.2f} million a day")
+              for name, each in zip(names, requests, strict=True)],
             ("sent to the store", f"{sent:.0f} MB", f"{self.hosts * sent * 8 / 86_400:.2f} Mbit/s in the mean"),
             ("money for requests", f"${self.requests_usd:.3f}", f"${month * self.requests_usd:,.0f} a month"),
             ("money for storage, after a year", "", f"{_range(f'${storage[0]:,.0f}', f'${storage[1]:,.0f}')} a month"),

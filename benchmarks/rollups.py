@@ -1,7 +1,7 @@
-"""How fast kept rollups of 100,000 GPUs over three years are added up: one row per GPU and day, and one per pool, day and state.
+"""The speed of adding up rollups of 100,000 GPUs over three years: a row per GPU and day, and per pool, day and state.
 
-The first lies in `gpu_lifetime`, whose rows a day's file holds for every GPU. Fallow keeps nothing of the second kind yet: it is
-the rollup that a page over years would need, in the columns of the ledger.
+The first kind is `gpu_lifetime`: a day's file has a row for every GPU. fallow does not keep the second kind yet. A page
+over years would need it, in the columns of the ledger.
 """
 
 from __future__ import annotations

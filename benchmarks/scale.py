@@ -1,4 +1,4 @@
-"""Figures that must hold as fleets and histories grow: the ledger beside a scan, verbs and pages from the kept ledger, history.
+"""Figures that must hold as fleets and history grow: ledger beside scan, verbs and pages of the kept ledger, history.
 
 `python -m benchmarks ledger fleet history` measures them beside those of `before.json`, which `--before PYTHON` stores:
 the same measurements with the fallow of another checkout. CPU seconds hardly depend on other work on the machine; wall
@@ -199,7 +199,7 @@ def _answer(server: Server, path: str, search: str) -> tuple[float, float]:
 
 
 def _after_a_new_file(python: str, lake: Lake) -> Cost:
-    """Return the cost of the last week's findings after one file of the newest day was written again, as on a live lake."""
+    """Return the cost of the last week's findings after a file of the newest day is rewritten, as on a live lake."""
     file = lake.files("gpu")[-1]
     made_lake(lake.root).put(file, Path(file.url).read_bytes())
     return command_cost(python, lake.root, "findings", "--since", "7d")

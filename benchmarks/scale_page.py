@@ -1,4 +1,4 @@
-"""The tables of docs/scale.md, from the stored figures of `ledger`, `fleet`, `history`, `pages`, `growth`, `scale` and `rollups`."""
+"""The tables of docs/scale.md, from stored figures: ledger, fleet, history, pages, growth, scale and rollups."""
 
 from __future__ import annotations
 

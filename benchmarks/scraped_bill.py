@@ -27,7 +27,7 @@ DAY_MS = 86_400_000
 
 
 def bill(name: str, reader: WayOfReading, selector: str, window: range) -> Iterator[Figure]:
-    """Yield the costs of the three steps for a window's samples (its step is the scrape interval), and for a large fleet's month."""
+    """Yield the costs of the three steps for a window (its step is the scrape interval) and a large fleet's month."""
     edges = [window.start + (window.stop - window.start) * number // 4 for number in range(5)]
 
     def read() -> Samples:
@@ -57,5 +57,6 @@ def bill(name: str, reader: WayOfReading, selector: str, window: range) -> Itera
     month = FLEET_GPUS * FLEET_METRICS * FLEET_DAYS * DAY_MS // window.step
     yield Figure(
         f"scraped_bill_{name}_month_cpu_h", month * whole / number / 3600, "h",
-        f"{FLEET_GPUS:,} GPUs x {FLEET_DAYS} days x {FLEET_METRICS} metrics every {window.step // 1000} s ({month:,} samples), extrapolated",
+        f"{FLEET_GPUS:,} GPUs x {FLEET_DAYS} days x {FLEET_METRICS} metrics every {window.step // 1000} s"
+        f" ({month:,} samples), extrapolated",
     )  # fmt: skip

@@ -37,7 +37,7 @@ _MEMORY_MIB = 20_480
 
 @dataclass(frozen=True)
 class Scraping:
-    """The scrape interval, the exporter's fields, and whether the import knows the exporter's interval by `--collect-interval`."""
+    """The scrape interval, the exporter's fields, and whether `--collect-interval` gives the exporter's interval."""
 
     every_ms: int
     profiling: bool = False
@@ -83,9 +83,10 @@ def write_agent_rows(lake: Lake, gpu: WorkedGpu) -> None:
     read = (np.arange(count) + 1) * step
     energy_mj, occupied = _energy_mj(gpu), gpu.occupied[read - 1]
     _put(lake, GPU, gpu, {
-        "time": START_MS + np.arange(count, dtype=np.int64) * _ROW_MS, "gpu": gpu.uuid, "interval_ms": _ROW_MS, "health": "ok",
-        "util_source": "samples", "gpu_util_pct": 100.0 * busy.mean(axis=1), "gpu_util_max_pct": 100.0 * busy.max(axis=1),
-        "gpu_util_zero_ratio": 1.0 - busy.mean(axis=1), "gpu_util_coverage_ratio": 1.0, "process_count": occupied.astype(np.int16),
+        "time": START_MS + np.arange(count, dtype=np.int64) * _ROW_MS, "gpu": gpu.uuid, "interval_ms": _ROW_MS,
+        "health": "ok", "util_source": "samples", "gpu_util_pct": 100.0 * busy.mean(axis=1),
+        "gpu_util_max_pct": 100.0 * busy.max(axis=1), "gpu_util_zero_ratio": 1.0 - busy.mean(axis=1),
+        "gpu_util_coverage_ratio": 1.0, "process_count": occupied.astype(np.int16),
         "mem_used_bytes": np.where(occupied, _MEMORY_MIB * 2**20, 0), "power_w": _mean_w(energy_mj, read),
         "energy_mj": energy_mj[read].astype(np.int64), "counters_since": START_MS - HOUR_MS,
     })  # fmt: skip
@@ -93,9 +94,10 @@ def write_agent_rows(lake: Lake, gpu: WorkedGpu) -> None:
     for number, stay in enumerate(gpu.stays):
         times = START_MS + np.arange(stay.first * TICK_MS, stay.after * TICK_MS, _LISTED_MS)
         _put(lake, PROCESS, gpu, {
-            "time": times, "gpu": gpu.uuid, "interval_ms": _LISTED_MS, "pid": 1000 + 100 * gpu.number + number, "started": int(times[0]),
-            "kind": "compute", "user": _namespace(gpu), "command": "python", "mem_used_bytes": _MEMORY_MIB * 2**20, "pod": stay.pod,
-            "namespace": _namespace(gpu), "attribution": "proc+pod_resources",
+            "time": times, "gpu": gpu.uuid, "interval_ms": _LISTED_MS, "pid": 1000 + 100 * gpu.number + number,
+            "started": int(times[0]), "kind": "compute", "user": _namespace(gpu), "command": "python",
+            "mem_used_bytes": _MEMORY_MIB * 2**20, "pod": stay.pod, "namespace": _namespace(gpu),
+            "attribution": "proc+pod_resources",
         }, number)  # fmt: skip
 
 
@@ -174,8 +176,8 @@ def _collected(gpu: WorkedGpu, read: Any, scraping: Scraping) -> dict[str, Any]:
 
 def _labels(name: str, gpu: WorkedGpu) -> dict[str, str]:
     return {
-        "__name__": name, "gpu": str(gpu.number % 4), "UUID": gpu.uuid, "device": f"nvidia{gpu.number % 4}", "modelName": _MODEL,
-        "Hostname": _host(gpu), "instance": f"10.0.0.{gpu.host}:9400", "job": "dcgm-exporter",
+        "__name__": name, "gpu": str(gpu.number % 4), "UUID": gpu.uuid, "device": f"nvidia{gpu.number % 4}",
+        "modelName": _MODEL, "Hostname": _host(gpu), "instance": f"10.0.0.{gpu.host}:9400", "job": "dcgm-exporter",
     }  # fmt: skip
 
 

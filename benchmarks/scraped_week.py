@@ -1,10 +1,10 @@
 """The differences between the agent's view of a week and that of a Prometheus that scrapes dcgm-exporter.
 
-The agent's rows are exact means of every 10 s. dcgm-exporter reads the driver every 30 s and repeats its readings: GPU_UTIL of the
-last 0.2 s or second, or with profiling fields the mean of the 30 s. Raw samples of 15, 30 and 60 s scrapes go through
-`host_rows` and the writer of `fallow import prometheus`. `python -m benchmarks scraped-week` stores the figures in
-benchmarks/scraped_week.json; docs/prometheus.md has them as tables. Beside the week stand two weeks of GPUs that are left idle among look-alikes, whose findings the week after
-judges.
+The agent's rows are exact means of every 10 s. dcgm-exporter reads the driver every 30 s and repeats its readings:
+GPU_UTIL of the last 0.2 s or second, or with profiling fields the mean of the 30 s. Raw samples of 15, 30 and 60 s
+scrapes go through `host_rows` and the writer of `fallow import prometheus`. `python -m benchmarks scraped-week` stores
+the figures in benchmarks/scraped_week.json; docs/prometheus.md has them as tables. Two further weeks have GPUs that are
+left idle among look-alikes; the week after judges their findings.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def _judged(
 
 
 def measure() -> Iterator[Figure]:
-    """Store the figures and write the tables; yield how many bounds hold, and how often GPUs that findings name stay unused."""
+    """Store figures, write tables; yield the shares of bounds that hold and of named GPUs that stay unused."""
     with tempfile.TemporaryDirectory() as folder:
         found, left = weeks_seen(Path(folder)), left_idle(Path(folder))
     stored = {
@@ -259,17 +259,19 @@ def measure() -> Iterator[Figure]:
     pairs += [(each.idle_out_of_step_between, truth.idle_out_of_step_between[0]) for each in seen]
     yield Figure(
         "scraped_week_bounds_held", 100 * sum(low <= true <= high for (low, high), true in pairs) / len(pairs), "%",
-        f"{len(seen)} ways to see one week of 24 GPUs: held time, and idle time of work out of step, lie inside the stated bounds",
+        f"{len(seen)} ways to see one week of 24 GPUs: held time, and idle time of work out of step, lie"
+        " inside the stated bounds",
     )  # fmt: skip
     surer = [left[0].named[grade] for grade in ("high", "medium")]
     yield Figure(
         "scraped_findings_right", 100 * sum(right for _, right in surer) / sum(count for count, _ in surer), "%",
-        "GPUs of findings of medium or high confidence from two weeks of 60 s scrapes with the energy counter: nobody used them in the week after",
+        "GPUs of findings of medium or high confidence from two weeks of 60 s scrapes with the energy"
+        " counter: nobody used them in the week after",
     )  # fmt: skip
 
 
 def as_json(seen: WeekSeen, agent: WeekSeen) -> dict[str, Any]:
-    """The figures, and the findings beside the agent's by rule: the same, lost, and those that the agent has not, by confidence."""
+    """Return the figures, and findings by rule beside the agent's: same, lost, more, and more of low confidence."""
     content = dataclasses.asdict(dataclasses.replace(seen, findings={}))
     if seen.findings:
         found: dict[str, dict[str, int]] = defaultdict(lambda: {"same": 0, "lost": 0, "more": 0, "more_low": 0})

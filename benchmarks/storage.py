@@ -1,6 +1,6 @@
 """`python -m benchmarks.storage [LAKE [DATE]]`: bytes, bytes a value and encoding of every column on one day of a lake.
 
-Without a lake it simulates a day of 64 GPUs at 10 s, with the counters and rates that agents write, and builds its ledger.
+Without a lake it simulates a day of 64 GPUs at 10 s, with the counters and rates of agents, and builds its ledger.
 """
 
 from __future__ import annotations

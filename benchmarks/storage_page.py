@@ -1,4 +1,4 @@
-"""The tables of docs/storage-costs.md from the stored figures: `python -m benchmarks.storage_page` writes them again."""
+"""The tables of docs/storage-costs.md from stored figures: `python -m benchmarks.storage_page` writes them again."""
 
 from __future__ import annotations
 

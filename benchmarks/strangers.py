@@ -1,9 +1,10 @@
 """`python -m benchmarks strangers`: fallow's findings on independent fleets, against the later use of every GPU.
 
-Fleets and their truth were written without a look at any rule (`strangers_fleet.py`). The lake grows week by week. At the end of
-each week fallow's command line runs, so that it knows nothing later. The generator knows whether a GPU runs a kernel again.
-Fleets of SEEN may be read while the product is tuned, those of UNSEEN may not. `python -m benchmarks.strangers SEED...` judges
-single fleets and stores nothing. FALLOW_BENCH_WORKERS is the number of fleets that are judged at once (1).
+Fleets and their truth were written without a look at any rule (`strangers_fleet.py`). The lake grows week by week. At
+the end of each week fallow's command line runs, so that it knows nothing later. The generator knows whether a GPU runs
+a kernel again. Fleets of SEEN may be read while the product is tuned, those of UNSEEN may not.
+`python -m benchmarks.strangers SEED...` judges single fleets and stores nothing. FALLOW_BENCH_WORKERS fleets are judged
+at once (default 1).
 """
 
 from __future__ import annotations
@@ -63,8 +64,9 @@ def asked(lake: str, slot: int, verb: str, *flags: str) -> Said:
 def judged_fleet(seed: int) -> Tables:
     """Return fallow's answers about a fleet, with its truth.
 
-    `gpus` has each GPU at each moment, and `pools` each pool and model at each moment. `named` has each GPU of each finding that
-    would reclaim it, `recommended` each GPU of ranked recommendations. `idle_intervals` has each GPU that stays unused to the end.
+    `gpus` has each GPU at each moment, and `pools` each pool and model at each moment. `named` has each GPU of each
+    finding that would reclaim it, `recommended` each GPU of ranked recommendations. `idle_intervals` has each GPU that
+    stays unused to the end.
     """
     os.environ["FALLOW_LEDGER_WORKERS"] = "1"
     world, parts = made_world(seed), list[Tables]()
@@ -117,7 +119,7 @@ def _moment(world: World, slot: int, findings: Said, recommendations: Said) -> T
 def truth_at(world: World, slot: int) -> pl.DataFrame:
     """Return the truth about each GPU at a moment, and its later use.
 
-    A column `ought_RULE` is whether the rule, by its plain words, should find the GPU; null where the words are ambiguous.
+    `ought_RULE` is whether the rule, by its plain words, should find the GPU; null where the words are ambiguous.
     """
     ran, seen = world.util_pct > 0, np.arange(LEAD, slot)
     work, there, given, over, server = (
@@ -158,7 +160,7 @@ def truth_at(world: World, slot: int) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class PoolSaid:
-    """The answer for a pool and model: the releasable GPUs, their names, their whole hosts, and the number that next week leaves."""
+    """The answer for a pool and model: the releasable GPUs, their promises and whole hosts, and next week's range."""
 
     pool: str
     model: str
@@ -219,9 +221,9 @@ def _pools(world: World, slot: int, said: Sequence[PoolSaid], truth: pl.DataFram
 
 
 def _idle_intervals(world: World, gpus: pl.DataFrame) -> pl.DataFrame:
-    """Return the GPUs that stay unused to the end, with the days from the last kernel (or first row) to the first finding of a grade.
+    """Return, for each GPU that stays unused to the end, the days until the first finding of each grade or better.
 
-    Without a finding, the days are those to the lake's end.
+    The days count from the last kernel, or else from the first row. Without a finding, they count to the lake's end.
     """
     last, rows = LEAD + world.days * DAY, []
     for number, gpu in enumerate(world.gpus):

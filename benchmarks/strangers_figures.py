@@ -56,7 +56,7 @@ def summed(fleets: Sequence[Mapping[str, pl.DataFrame]]) -> Figures:
 
 
 def _grades(gpus: pl.DataFrame) -> Figures:
-    """Return per grade the share that stayed unused, and the share of all unused GPUs that have this grade or a better one."""
+    """Return per grade the share that stayed unused, and the share of all unused GPUs with this grade or better."""
     idle = gpus.filter("idle")
     worth, found = idle.filter(_KEPT), Figures()
     for count, grade in enumerate(GRADES, 1):

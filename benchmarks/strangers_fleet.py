@@ -1,7 +1,7 @@
 """Mixed, independent fleets of about 112 GPUs: their users over time, an agent's rows, and the truth.
 
-A fleet runs for four weeks before its lake begins and for one week after the lake ends. So work is in progress at the first
-row, and the later use of every GPU is known.
+A fleet runs for four weeks before its lake begins and for one week after the lake ends. So work is in progress at the
+first row, and the later use of every GPU is known.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class Gpu:
 class World:
     """All events, by GPU and slot, from four weeks before the lake to a week after it.
 
-    `util_pct` above 0 is a kernel. `process` is whether a process exists, and `allocated` whether the GPU is allocated. `over` is
-    whether only leftovers of ended work are on the GPU, and `server` whether a server is loaded.
+    `util_pct` above 0 is a kernel. `process` is whether a process exists, and `allocated` whether the GPU is allocated.
+    `over` is whether only leftovers of ended work are on the GPU, and `server` whether a server is loaded.
     """
 
     gpus: tuple[Gpu, ...]

@@ -1,7 +1,8 @@
 """Sixteen kinds of people and uses of GPUs, with human irregularity. Written without a look at any rule.
 
-A use yields stays: a process or an allocation on some GPUs, and the minutes in which kernels run. Minutes come from published
-recordings where they exist (`Recorded`), else from wide distributions. Time is counted in slots of ten minutes.
+A use yields stays: a process or an allocation on some GPUs, and the minutes in which kernels run. Minutes come from
+published recordings where they exist (`Recorded`), else from wide distributions. Time is counted in slots of ten
+minutes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SERVERS = ("VLLM::EngineCor", "tritonserver", "python3")
 
 @dataclass(frozen=True)
 class Recorded:
-    """Published recordings of GPUs: `days` by pod and slot (% of time with a kernel), the busiest pod first, and `levels` of work."""
+    """Recordings: `days` by pod and slot (% of time with a kernel), busiest pod first, and `levels` of work in %."""
 
     days: Floats
     levels: Floats
@@ -67,8 +68,8 @@ def recorded() -> Recorded:
 class Stay:
     """A user's stay on GPUs from slot `first` to before `last`. `util_pct` is by slot; 0 is no kernel.
 
-    `over_from` is the slot from which the work is over for ever, although the stay continues; `idle_gpus` of the stay never run
-    a kernel. Without `process` it is only an allocation.
+    `over_from` is the slot from which the work is over for ever, although the stay continues; `idle_gpus` of the stay
+    never run a kernel. Without `process` it is only an allocation.
     """
 
     gpus: tuple[int, ...]
@@ -301,7 +302,7 @@ def standby(p: Person) -> Iterator[Stay]:
 
 
 def ended_project(p: Person) -> Iterator[Stay]:
-    """Work for weeks until the project is over; process or allocation stay until an operator ends them. Few come back."""
+    """Work for weeks until the project ends; process or allocation stay until an operator ends them. Few come back."""
     end = p.since + p.days(6, 30)
     yield from replace(p, until=min(end, p.until)).runs(p.since, end, 10 * HOUR, 6 * HOUR)
     gone = end + max(3 * DAY, int(p.rng.exponential(50) * DAY))
@@ -416,7 +417,7 @@ def queue_stays(rng: Rng, gpus: NDArray[np.int64], until: int, off: Mask) -> Ite
 
 
 def _job(rng: Rng, gpus: tuple[int, ...], first: int, until: int, user: str) -> Stay:
-    """Return a job of hours, some of days; some fail soon, wait for input, hold on to their GPUs, or leave some of them idle."""
+    """Return a job of ten minutes to four days; some wait for input, hold GPUs after their work, or leave GPUs idle."""
     length = max(1, int(min(rng.lognormal(np.log(2 * HOUR), 1.4), 4 * DAY)))
     held = int(rng.uniform(2, 20) * HOUR) if rng.random() < 0.08 else 0
     last = min(until, first + length + held)

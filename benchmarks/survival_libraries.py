@@ -1,7 +1,7 @@
-"""Models of survival analysis for a fleet's idle intervals: lifelines, scikit-survival and statsmodels, where installed.
+"""Survival models of a fleet's idle intervals, from lifelines, scikit-survival and statsmodels where installed.
 
-They learn from landmarks: at regular moments, each open idle interval is a row with its remaining time and whether use ended it.
-So a row is like a question, and the time since the last use is a covariate like the others.
+They learn from landmarks: at regular moments, each open idle interval is a row with its remaining time and whether use
+ended it. So a row is like a question, and the time since the last use is a covariate like the others.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Landmarks:
         return np.flatnonzero(is_there & (self._began + 5 * MINUTE_MS <= time_ms))
 
     def _rows(self, places: NDArray[np.int64], time_ms: float) -> Rows:
-        """Return age, daily and weekly waves, weekend, the lengths of the user's and GPU's idle intervals, and kind of holding."""
+        """Return age, the user's idle intervals (all, on this GPU), waves of day and week, weekend, and kind."""
         day, week = (2 * math.pi * (time_ms % span) / span for span in (DAY_MS, WEEK_MS))
         weekend = float((time_ms // DAY_MS + 3) % 7 >= 5)  # the epoch was a Thursday
         wave = [math.sin(day), math.cos(day), math.sin(week), math.cos(week), weekend]
