@@ -42,7 +42,7 @@ class Offer:
     model: str | None = None
     """The fleet's own name; None for the catalog's cards."""
     gpus: int = 0
-    """GPUs of this card in the fleet at the window's end: 0 for the catalog's, and for cards that left or come later."""
+    """GPUs of this card in the fleet at the window's end: 0 for the catalog's, and for cards not there then."""
     hourly: float | None = None
     """Lowest price of a GPU-hour in the context's currency; None if unknown."""
     origin: str | None = None
@@ -65,8 +65,8 @@ class Shelf:
     def choose(self, model: str, demand: Demand) -> Offer | None:
         """Return the cheapest card that fits, of the fleet if it has one, else of the catalog; None without one.
 
-        The card runs the present card's software, has less of something, holds the peak with the required room, reaches
-        the rates that the run uses, and is not more expensive. If prices are unknown, the least powerful card comes first.
+        It runs the present card's software, has less of something, holds the peak with the required room, reaches the
+        rates that the run uses, and is not more expensive. If prices are unknown, the least powerful card comes first.
         """
         present = self.fleet.get(model)
         if present is None:
@@ -125,7 +125,7 @@ def _listed_offers(those: Iterable[Card], currency: str) -> Iterator[Offer]:
 
 
 def slowdown(present: Card, other: Card) -> float | None:
-    """Return how many times as long a step that fills the present card takes on the other, by peak FP16 rate; None if unknown."""
+    """Return the ratio of peak FP16 rates: how many times as long a full step takes on the other; None if unknown."""
     if not present.fp16_tflops or not other.fp16_tflops:
         return None
     return present.fp16_tflops / other.fp16_tflops
@@ -143,7 +143,7 @@ def _does(other: Card, present: Card, demand: Demand) -> bool:
 
 
 def _is_cheaper(offer: Offer, present: Offer) -> bool:
-    """Return whether the card is clearly cheaper, by known prices; without comparable prices, it must have no more of anything."""
+    """Return whether the card is clearly cheaper; without comparable prices, whether it has no more of anything."""
     if offer.hourly is not None and present.hourly is not None:
         if offer.is_comparable(present):
             return offer.hourly <= (1 - WORTH_MOVING) * present.hourly
@@ -154,7 +154,7 @@ def _is_cheaper(offer: Offer, present: Offer) -> bool:
 
 
 def _rank(offer: Offer) -> tuple[bool, float, float, int, str]:
-    """Return the sort key: cards with a price first, the cheapest first; then the least powerful, with the least memory."""
+    """Return the sort key: cards with a price first, by price; then the least powerful, with the least memory."""
     rate = offer.card.fp16_tflops or 0.0
     return (offer.hourly is None, offer.hourly or 0.0, rate, offer.card.memory_bytes, offer.card.name)
 
@@ -191,7 +191,7 @@ def product_label(model: str, software: str = CUDA) -> str | None:
 def ask_for(
     context: Context, jobs: Sequence[str | None], offer: Offer, *, present: str, gpus_per_host: int
 ) -> tuple[str, str]:
-    """Return the command or directive that requests a card of the fleet for work on the present model, and how to use it."""
+    """Return the command or directive that requests a fleet card for work on the present model, and how to use it."""
     kind, model = job_kind(jobs), offer.model or offer.card.name
     if kind == "slurm":
         others = [each.card for each in shelf(context).fleet.values()]

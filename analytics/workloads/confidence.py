@@ -1,4 +1,4 @@
-"""The confidence of findings: conditions for high confidence, and each failed condition in words that a user can check."""
+"""The confidence of findings: conditions for high confidence, and each failed condition in words for the user."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ CONDITIONS = (
      "unknown time may hide work"),
     ("history", f"at least {HISTORY_MIN_DAYS} days of history", "two whole weeks, weekends included"),
     ("metric",
-     f"utilization was measured on these GPUs, and any other metric that the rule needs for at least {Share(COVERAGE_MIN, 0)} of the time",
+     ("utilization was measured on these GPUs, and any other metric that the rule needs for at least "
+      f"{Share(COVERAGE_MIN, 0)} of the time"),
      "what was not measured is unknown, not 0"),
     ("sampling",
      (f"utilization was watched for at least {Share(COVERAGE_MIN, 0)} of the time, or the energy counter between point "
@@ -62,7 +63,8 @@ CONDITIONS = (
     ("alone", "the same processes, job or pod do no work on other GPUs", "ending them would end that work too"),
     ("record",
      ("of the rule's findings of the same confidence that this site has labelled, at least "
-      f"{Share(HIGH_MIN, 0)} (medium: {Share(MEDIUM_MIN, 0)}) were right. Judged from {JUDGED_MIN} labelled findings on"),
+      f"{Share(HIGH_MIN, 0)} (medium: {Share(MEDIUM_MIN, 0)}) were right. Judged from {JUDGED_MIN} labelled findings "
+      "on"),
      "`fallow evaluate --save`: what a site measured counts for more than what a rule states"),
 )  # fmt: skip
 """What high confidence needs, in the order of the listed failures: name, requirement and source."""
@@ -207,7 +209,7 @@ def _at_least_shown(bound: float) -> Share:
 
 
 def measured_enough(known_ms: float, total_ms: float, what: str) -> list[str]:
-    """Return a failure if a metric that a rule needs beside utilization, such as `SM activity`, was missing too often."""
+    """Return a failure if a metric that a rule also needs, such as `SM activity`, was missing too often."""
     share = known_ms / total_ms if total_ms else None
     if share is not None and share >= COVERAGE_MIN:
         return []

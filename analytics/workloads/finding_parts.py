@@ -352,7 +352,7 @@ def workload_candidate(
     next_command: str,
     notes: Sequence[str],
 ) -> Candidate:
-    """Return a candidate about works (columns of `workloads`) of one user, account and model of card, with their runs and ledger rows."""
+    """Return a candidate about workloads of one user, account and card model, with their runs and ledger rows."""
     first: dict[str, Any] = workloads.row(0, named=True)
     return Candidate(
         segments,
@@ -367,7 +367,7 @@ def workload_candidate(
 
 
 def of_nobody_else(segments: pl.DataFrame, user: str | None) -> pl.DataFrame:
-    """Return the rows that belong to the user alone: rows shared with others do not show whose job and account it is."""
+    """Return the rows of the user alone: rows shared with others do not show whose job and account it is."""
     strangers = _strangers(segments["user"].unique().to_list(), user)
     return segments.filter(~pl.col("user").is_in(strangers).fill_null(value=False)) if strangers else segments
 
@@ -381,7 +381,7 @@ def _strangers(users: Iterable[str | None], user: str | None) -> set[str]:
 
 
 def _team(context: Context, rows: RowSums, user: str | None, accounts: str | None) -> str | None:
-    """Return the team of the user, or without a user the teams of the accounts, and the teams of all users of its GPUs."""
+    """Return the user's team; without a user, the accounts' teams and those of all users of the rows' GPUs."""
     team = context.owners.team(user, accounts)
     if team is None or user is not None:
         return team

@@ -80,7 +80,7 @@ def fleet_demand(context: Context, going: Collection[str], snoozed: Collection[s
 def demand_rows(context: Context, going: Collection[str]) -> pl.DataFrame:
     """Return when GPUs were in demand, for whom; rows with work are half an hour longer. Rows of a GPU may overlap.
 
-    Held and reserved rows of GPUs that may go count up to their last use. Columns: gpu, time, end, gpu_share, state, user, account.
+    Held and reserved rows of GPUs in `going` count up to the last use. Columns: `_SPANS`, user and account.
     """
     since_ms = history_start_ms(context)
     spans = context.whole.segments.select(*_SPANS, "user", "account")
@@ -138,10 +138,11 @@ def _with_pools(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _working_gpus(context: Context) -> pl.DataFrame:
-    """Return the GPUs that can work at the end of the window: gpu, host, gpu_share, state, user, is_certain, used_ms, pool, model.
+    """Return the GPUs that can work at the window's end.
 
+    Columns: gpu, host, gpu_share, state, user, is_certain, used_ms (time in use in the last four weeks), pool, model.
     `is_certain`: if `state` is unallocated, this is certain. A process list or the memory was read, the state was not
-    only sampled, and no allocation on the host is by count. `used_ms`: time in use in the last four weeks.
+    only sampled, and no allocation on the host is by count.
     """
     last = last_rows(context).filter((pl.col("state") != "unavailable") & (pl.col("gpu_share") > 0))
     is_sampled = pl.col("unconfirmed_ms") > UNCONFIRMED_MAX * SPAN_MS
@@ -347,7 +348,7 @@ def _by_user(gpus: pl.DataFrame) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class _Host:
-    """The unused GPUs of a host with `width` GPUs, of any pool and model: unallocated GPUs, and GPUs that a user has to release."""
+    """The unused GPUs of a host with `width` GPUs: `free` are unallocated, a user has to release `held` ones."""
 
     name: str
     width: int
@@ -379,7 +380,7 @@ class _Hosts:
         return cls(ordered, whole["host"].n_unique() - hosts_needed, dict(whole.select("gpu", "host").iter_rows()))
 
     def take(self, number: int) -> tuple[str, ...]:
-        """Return this many unused GPUs, or fewer: whole unallocated hosts first, then unallocated GPUs, then GPUs of users.
+        """Return up to this many unused GPUs: whole unallocated hosts first, then unallocated GPUs, then users' GPUs.
 
         Each kind comes from as few hosts as possible.
         """

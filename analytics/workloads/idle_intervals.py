@@ -1,4 +1,4 @@
-"""Idle intervals of a ledger: which user had a GPU without a kernel from when to when, and whether use ended the interval."""
+"""Idle intervals of a ledger: which user had a GPU without a kernel, from when to when, and whether use ended it."""
 
 from __future__ import annotations
 

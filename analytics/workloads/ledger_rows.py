@@ -198,7 +198,7 @@ def _rows_by_gpu(context: Context) -> RowIndex:
 
 
 def within_hours(context: Context, hours: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
-    """Return for each frame of hours (host, gpu, time, energy_mj, energy_ms of `hourly`) the window's ledger rows in them.
+    """Return the window's ledger rows in each frame of hours (host, gpu, time, energy_mj, energy_ms of `hourly`).
 
     Energy is that of the hours themselves; other sums are divided by time.
     """

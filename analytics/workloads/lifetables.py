@@ -1,9 +1,9 @@
-"""Durations of idle intervals: life tables of the fleet, its pools, users and GPUs, and the results of earlier promises.
+"""Durations of idle intervals: life tables of the fleet, its pools, users and GPUs, and results of earlier promises.
 
 A life table has the share of intervals at an age that lasted for the horizon more. The table of a kind of holding
 corrects that of the fleet, the table of a pool corrects its kind's, then the user's and the GPU's own: each in
-proportion to its data. The result never falls with age. It is recalibrated by the promises of the same tables in
-earlier weeks, and by their results.
+proportion to its data. The result never falls with age. The same tables' promises in earlier weeks, and their results,
+recalibrate it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WEIGHTS = (8.0, 8.0, 8.0, 2.0)
 PRIOR_RATE = 0.4
 """Ends per e-fold of age before any observation (simulated and measured fleets have 0.2 to 0.9)."""
 WEIGHT_OF_HOUR = 4.0
-"""Number of idle intervals from the same hour of earlier weeks that weigh as much as the life table, if the horizon is less than a week."""
+"""Intervals from the same hour of earlier weeks that weigh as much as the life table, for horizons below a week."""
 OLD_ENOUGH = 0.25
 """Idle intervals of earlier weeks count from this share of the present age."""
 CALIBRATED_WEEKS = 26
@@ -162,7 +162,7 @@ class Lifetables:
 
     @cached_property
     def _by_gpu(self) -> tuple[Ints, float, Floats]:
-        """Return the order of the intervals by GPU and beginning, and each beginning in that order plus a time `apart` for each GPU."""
+        """Return the order of intervals by GPU and begin, a time `apart`, and in that order GPU * `apart` + begin."""
         order = np.lexsort((self._began, self._gpu))
         # times of different GPUs never meet: one number is in the order of both
         apart = float(self._stop.max()) + WEEK_MS * 8
@@ -182,7 +182,7 @@ class Lifetables:
 
 
 class _Counts:
-    """Number of intervals that lasted for the horizon more, and of all intervals, by group and age of AGES_MS: as differences over age."""
+    """Numbers of intervals that lasted for the horizon more, and of all, by group and age: as differences over age."""
 
     def __init__(self, groups: int) -> None:
         self.steps = np.zeros((2, groups, len(AGES_MS) + 1))
@@ -255,7 +255,7 @@ def _pooled(
 
 
 def _places(nests: Sequence[_Nest], level: int, first: Ints) -> Ints:
-    """Return by group of a level the place of its group in the level above, whose groups of each moment begin at `first`."""
+    """Return, for each group of a level, its place in the level above, whose groups of a moment begin at `first`."""
     return np.concatenate([start + nest.parents[level - 1] for start, nest in zip(first, nests, strict=True)])
 
 
@@ -296,7 +296,7 @@ _SAME = 1e-12
 
 
 def _fitted(start: Calibration, learnt: Sequence[Floats], kept: Sequence[tuple[Floats, Floats]]) -> Floats:
-    """Return the calibration's parameters after the results of earlier promises: penalised logistic regression by Newton's method."""
+    """Return the calibration by earlier promises: penalised logistic regression by Newton's method."""
     first = np.array([start.base, start.slope, start.age, start.held, start.never])
     if not learnt:
         return first

@@ -1,15 +1,12 @@
-"""MIG profiles as parts of a card: the first that fits some work, the split of a card, and the layout of instances on few cards.
+"""MIG profiles as parts of a card: the first that fits some work, a card's split, and the layout on few cards.
 
 The layout on the fewest cards is exact and needs no search. Every profile takes a power of two of memory slices and
-begins at a
-multiple of it, and a larger profile takes more compute slices. So a place for a profile also fits every smaller one,
-and two choices
-are always safe: larger profiles first, and for each profile the place nearest to the end of the card, which larger
-profiles cannot
-use. This fits everything on a number of cards if any layout does, so the smallest such number is the minimum. The
-number of cards
-is given from the start: opening cards one by one fills a card with two 3g, and later 2g find no place.
-tests/findings/test_mig_layouts.py compares the result with an exhaustive search.
+begins at a multiple of it, and a larger profile takes more compute slices. So a place for a profile also fits every
+smaller one, and two choices are always safe: larger profiles first, and for each profile the place nearest to the end
+of the card, which larger profiles cannot use. This fits everything on a number of cards if any layout does, so the
+smallest such number is the minimum. The number of cards is given from the start: opening cards one by one fills a card
+with two 3g, and later 2g find no place. tests/findings/test_mig_layouts.py compares the result with an exhaustive
+search.
 """
 
 from __future__ import annotations
@@ -53,12 +50,12 @@ class MigFit:
 
 
 def memory_slices_of(card_slices: int) -> int:
-    """Return the memory slices of a whole card: eight with seven compute slices, else as many as compute slices (NVIDIA MIG user guide)."""
+    """Return a whole card's memory slices: 8 with 7 compute slices, else the same number (NVIDIA MIG user guide)."""
     return 8 if card_slices == 7 else card_slices
 
 
 def fits(model: str) -> tuple[MigFit, ...]:
-    """Return the profiles that are a part of the card, the smallest first: 1g is a seventh of the SMs and an eighth of the memory."""
+    """Return the profiles smaller than the card, the smallest first. 1g is 1/7 of the SMs and 1/8 of the memory."""
     whole = card(model)
     if whole is None or not whole.mig_profiles:
         return ()
@@ -69,7 +66,7 @@ def fits(model: str) -> tuple[MigFit, ...]:
 
 
 def first_fit(model: str, *, sm_share: float, need_bytes: int, bandwidth_share: float | None) -> MigFit | None:
-    """Return the smallest profile with these shares of SMs and bandwidth and this memory; None if only the whole card has them.
+    """Return the smallest profile with these shares of SMs and bandwidth and this memory; None if no part has them.
 
     A profile's memory and bandwidth come in the same eighths. Bandwidth that was not measured is not required.
     """
@@ -81,7 +78,7 @@ def first_fit(model: str, *, sm_share: float, need_bytes: int, bandwidth_share: 
 
 
 def profile_for(row: Mapping[str, Any]) -> MigFit | None:
-    """Return the first profile for a workload (`with_demand`): by SM activity, or, if not measured, by the time with any kernel, which is never less."""
+    """Return the first profile for a workload (`with_demand`), by SM activity, else by the time with any kernel."""
     busy_pct = row["util_pct"] if row["sm_pct"] is None else row["sm_pct"]
     flow_pct = row["dram_pct"]
     return first_fit(
@@ -100,9 +97,9 @@ def part_measured(workloads: pl.DataFrame, sm_share: float) -> list[str]:
 
 
 def split_command(host: str, gpus: Sequence[str], profile: str, *, certain: bool) -> str:
-    """Return the command that makes an instance on each GPU. The command fails while MIG is off, so it is safe to type too soon.
+    """Return the command that creates an instance on each GPU. It fails while MIG is off, so it is safe to type early.
 
-    With `certain` false it only lists what could be made, because the GPUs may have another user by now.
+    With `certain` false it only lists possible instances, because the GPUs may have another user by now.
     """
     if not certain:
         return on_host(host, "nvidia-smi", "mig", "-i", ",".join(gpus), "-lgip")

@@ -29,7 +29,7 @@ from fallow.lake import Lake
 
 
 def of_gpus(one: str, many: str = "") -> str:
-    """Return a rule's sentence for one GPU and for several; the second form serves languages too in which English has one form."""
+    """Return a rule's sentence for one GPU and for several; `many` also serves languages that need two forms."""
     return Sentence(one, {}, 2, many or one)
 
 
@@ -97,7 +97,7 @@ unobserved GPUs.
 
 @dataclass(frozen=True)
 class FindingSettings:
-    """The thresholds of rules that a site sets (`fallow settings`). Other thresholds are in the rules, with their sources.
+    """The thresholds of rules that a site sets (`fallow settings`). The rules have the others, with their sources.
 
     Days are days of `zone`.
     """
@@ -112,7 +112,7 @@ class FindingSettings:
 
 @dataclass(frozen=True)
 class Context:
-    """The data that a rule may read. It includes nothing after the window, so that a report on last month stays the same."""
+    """The data that a rule may read: nothing after the window, so a report on last month stays the same."""
 
     whole: Ledger
     """The ledger known at the window's end."""
@@ -198,7 +198,7 @@ class Confidence:
 
     @property
     def day_grade(self) -> str | None:
-        """Return the grade for one day: the same conditions, with the probability of staying unused for a day; None without one."""
+        """Return the grade by the probability of staying unused for a day, not the horizon; None without one."""
         if self.outlook is None or self.outlook.day_probability is None:
             return None
         others = len(self.failed) - (self.outlook.probability is None or self.outlook.probability < HIGH_MIN)
@@ -240,7 +240,8 @@ class Finding:
     category: str
     sentence: str
     subject: str
-    """Distinguishes the rule's findings (of a host, if the rule works per host) and stays the same next week: a user, a job's name, a GPU or nothing."""
+    """Distinguishes the rule's findings (of a host, if the rule works per host) and stays the same next week: a user, a
+    job's name, a GPU or nothing."""
     gpus: tuple[str, ...]
     host: str
     id_host: str

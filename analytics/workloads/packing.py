@@ -52,7 +52,7 @@ MIG, SHARING = "mig", "sharing"
 """Kinds of packings: instances of split cards, and whole cards that several workloads share in turns."""
 
 BUSY_TIME, SM_ACTIVITY = "busy time", "sm"
-"""Measures of the part of a card that a workload needs: SM activity, or the time with any kernel, which is never less."""
+"""Measures of a workload's part of a card: SM activity, or the time with any kernel, which is never less."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class PackedWork:
     gpu: str
     gpu_ms: float
     memory_bytes: int
-    """Memory need (MIG: the larger of the peak and the 98th percentile with its margin; sharing: the 98th percentile)."""
+    """Memory need: the 98th percentile; for MIG with its margin, or the peak if that is larger."""
     busy_pct: float
     """Value that the time with any kernel does not exceed for 95 % of the time."""
     sm_pct: float | None
@@ -107,7 +107,7 @@ class Packing:
     """No packing of these workloads frees more. Equal to the freed GPUs if the packing is proven the best."""
     measured_by: str
     saving: float | None
-    """Price of the moved workloads' time on the freed GPUs in the window, without idle time; None if a price is missing.
+    """Price of the moved workloads' time on the freed GPUs in the window, without idle time; None if one is missing.
 
     The recommendation has the value of a year.
     """
@@ -143,7 +143,7 @@ class Packing:
 def small_workloads(context: Context) -> pl.DataFrame:
     """Return workloads of one GPU that may leave room on it.
 
-    Columns: those of `with_demand` for NEED_SHARE, `busy95_pct`, `sm95_pct`, `util_mean`, `sm_mean`, `host`, `gpu` and `pool`.
+    Columns: those of `with_demand` for NEED_SHARE, busy95_pct, sm95_pct, util_mean, sm_mean, host, gpu and pool.
     """
     alone = workloads(context).filter(
         (pl.col("gpu_count") == 1) & (pl.col("gpus") == 1) & pl.col("need_bytes").is_not_null()
@@ -275,7 +275,7 @@ def _split_plan(group: pl.DataFrame) -> Plan:
 
 
 def _sharing_plan(context: Context, group: pl.DataFrame) -> Plan:
-    """Return the GPUs in pairs and triples that leave room for each other, with at most one that may not be slowed down."""
+    """Return pairs and triples of GPUs that leave room for each other, at most one of them not best-effort."""
     fitting = group.filter(
         (pl.col("util_mean_pct") <= BUSY_MAX_PCT).all().over("gpu"),
         (pl.col("q98_bytes") < MEMORY_MAX_SHARE * pl.col("card_bytes")).all().over("gpu"),

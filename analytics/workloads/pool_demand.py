@@ -210,7 +210,7 @@ class PoolDemand:
         return replace(self, confidence=confidence, **kept, snoozed=0, reserves=())
 
     def with_outlook(self, horizon_days: int, lead_days: int) -> PoolDemand:
-        """Return the demand with another length of forecast and another time from order to use; the verdict's horizon stays."""
+        """Return the demand with other lengths of forecast and from order to use; the verdict's horizon stays."""
         shown = outlook(self.outlook.series, horizon_days, lead_days)
         return replace(self, outlook=shown, policy=replace(self.policy, lead_days=lead_days))
 
@@ -319,7 +319,7 @@ def going_by(findings: Iterable[Finding]) -> frozenset[str]:
 
 
 def most_urgent_first(pools: Iterable[PoolDemand], scope: Scope) -> tuple[PoolDemand, ...]:
-    """Return the pools of a scope: the pool that is likely to be full first comes first, pools without a forecast last."""
+    """Return a scope's pools by their day to order, likely then earliest; pools without a forecast come last."""
     return tuple(sorted((pool for pool in pools if scope.has_place(*pool.key)), key=_urgency))
 
 

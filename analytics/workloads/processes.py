@@ -19,7 +19,7 @@ _KEY = ("host", "gpu", "pid")
 
 
 def held_by_work(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the ledger rows without rows that list services only: a desktop or a monitor does not hold a GPU for work."""
+    """Return the ledger rows except those with services only: a desktop or monitor does not hold a GPU for work."""
     processes = context.rollups.processes()
     serving = processes.filter(is_service()).select("host", "gpu").unique()
     asked = rows.with_row_index("_row")
@@ -36,10 +36,10 @@ def held_by_work(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
 
 @once_per_context
 def alive(context: Context) -> pl.DataFrame:
-    """Return the newest row of `process_day` of every process in the newest list of a GPU that processes hold at the end of the window.
+    """Return the newest `process_day` row of every process in the newest list of a GPU that is occupied at the end.
 
-    Further columns: `first_seen` and `first_parent_pid`, its first list and the parent there; `state`, `user` and
-    `segment_start`, those of the GPU's last ledger row.
+    The end is the window's. Further columns: `first_seen` and `first_parent_pid`, its first list and the parent there;
+    `state`, `user` and `segment_start`, those of the GPU's last ledger row.
     """
     now = last_rows(context).filter(pl.col("state").is_in(OCCUPIED))
     lists = context.users.lists
@@ -133,7 +133,7 @@ def work_segments(context: Context, segments: pl.DataFrame) -> pl.DataFrame:
 
 @once_per_context
 def serving_gpus(context: Context) -> frozenset[str]:
-    """Return the GPUs on which an inference server answered in the window: their load depends on the requests, not on the program."""
+    """Return the GPUs of inference servers that answered in the window: requests determine their load."""
     seen = context.rollups.serving(context.since_ms - HOUR_MS).filter(
         (pl.col("time") >= context.since_ms - HOUR_MS) & (pl.col("scrape_count") > 0)
     )

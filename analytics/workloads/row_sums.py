@@ -36,7 +36,7 @@ def numbered(parts: Sequence[pl.DataFrame], columns: Sequence[str] = (*_COLUMNS,
 
 
 def of_candidates(rows: pl.DataFrame, found: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Return the rows with CANDIDATE, a number per distinct key of `found`, in its order; rows of other keys are left out."""
+    """Return the rows with CANDIDATE, a number per distinct key of `found`, in its order, without other keys' rows."""
     keys = found.select(key).unique(maintain_order=True).with_row_index(CANDIDATE)
     own = rows.join(keys, on=key, nulls_equal=True, maintain_order="left")
     return own.sort(CANDIDATE, maintain_order=True)
@@ -60,7 +60,7 @@ def by_candidate(rows: pl.DataFrame) -> GroupBy:
 
 @dataclass(frozen=True)
 class RowSums:
-    """What some ledger rows, at least one, have together. Energy is None if known for less than ENERGY_KNOWN_MIN of the time."""
+    """Sums of ledger rows, at least one. Energy is None if known for less than ENERGY_KNOWN_MIN of the time."""
 
     gpus: tuple[str, ...]
     hosts: tuple[str, ...]

@@ -19,7 +19,7 @@ UNASKED = "unasked"
 
 @dataclass(frozen=True)
 class Candidate:
-    """Ledger rows that a rule found, at least one, and what it says of them; `finding_parts.findings_of` makes the finding.
+    """Ledger rows that a rule found, at least one, and their evidence; `finding_parts.findings_of` makes the finding.
 
     `failed` are the rule's own failed conditions. With a `source` of the user, a name is required: the user's, or the
     account's, whose owner can be asked. Unless `is_promised` is false, a finding with reclaimable GPUs has the
@@ -51,7 +51,7 @@ def _nothing(_: Context) -> Iterable[Candidate]:
 
 @dataclass(frozen=True)
 class HistoryNeed:
-    """Data that a rule needs before it can find anything: a length of time, a time from a setting, a number of GPU-hours."""
+    """Data that a rule needs before it can find anything: a length of time, that of a setting, or GPU-hours."""
 
     span_ms: int = 0
     setting: Literal["held_min_ms", "never_used_min_ms"] | None = None
@@ -82,7 +82,7 @@ class Rule:
     find: Callable[[Context], Iterable[Candidate]] = _nothing
     """The query that yields the candidates for its findings, in no order."""
     find_in_pools: Callable[[Context, FleetDemand], Iterable[Candidate]] | None = None
-    """The query of a rule about demand of pools, which runs after the others. A single working GPU does not refute it."""
+    """The query of a rule about demand of pools, run after the others. A single working GPU does not refute it."""
     per_host: bool = False
     """True if it looks at each host separately, so that a subject may have a finding on several hosts."""
     of_machine: bool = False
@@ -90,7 +90,7 @@ class Rule:
     of_part: bool = False
     """About a part of a card: its user cannot split the card, nor find users for the rest."""
     advice: str = ""
-    """The change that the user of running work, or the operator of a machine, is asked for. If empty, users are not asked."""
+    """The change that the user of running work, or a machine's operator, is asked for. Users are not asked if empty."""
     has_lost_user: Callable[[Finding], bool] = lambda _: False
     """Whether the work of a finding has lost the user who started it, so that operators end it."""
     labels: tuple[Label, ...] = ()

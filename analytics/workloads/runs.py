@@ -66,7 +66,7 @@ def runs(context: Context) -> pl.DataFrame:
 
 
 def _devices(context: Context) -> pl.DataFrame:
-    """Return model and memory per GPU by the inventory, the memory by the catalog if the inventory has none; and whether the GPU is split."""
+    """Return per GPU `model` and `card_bytes` by the inventory (else the catalog), and whether it is `split`."""
     devices = list(context.inventory.devices.values())
     models = {each.model: card(each.model) for each in devices}
     catalog = {model: known.memory_bytes for model, known in models.items() if known is not None}
@@ -126,8 +126,8 @@ def _rows_by_run(context: Context) -> RowIndex:
 def busy_percentiles(context: Context, found: pl.DataFrame, share: float) -> pl.DataFrame:
     """Return the runs with `util_pct` and `sm_pct`, values not exceeded for `share` of the time.
 
-    The values are those of the driver's samples of utilization and SM activity. Also with `util_known_ms` and `sm_known_ms`, the time with such samples. From the whole hours of each run; null if
-    none of their rows has samples, because the mean of a long row does not show bursts.
+    They are the driver's samples of utilization and SM activity in whole hours of each run; `util_known_ms` and
+    `sm_known_ms` are the time with samples. Null without samples, because the mean of a long row does not show bursts.
     """
     own = found["run"].unique().to_list()
     for name, column in (("util", "gpu_util_peak_ms"), ("sm", "sm_active_peak_ms")):
@@ -177,7 +177,7 @@ RESERVED_SHARES = ((0.73, 0.77), (0.88, 0.94), (0.95, 1.0))
 
 AT_ONCE_RATIO = 0.97
 STARTED_WITHIN_MS = 10 * MINUTE_MS
-"""If a process is first listed within this time of its start, on a GPU observed before, its memory allocation was observed."""
+"""A process first listed within this time of its start, on a GPU observed before, allocated its memory observed."""
 
 _LEAST_PART = 0.1
 """Share of a GPU's memory. A smaller process, such as a monitor, may grow freely."""

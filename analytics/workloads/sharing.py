@@ -298,7 +298,7 @@ def _bound(those: Sequence[CardSharer], best_effort: frozenset[int], card_bytes:
 
 
 def fitting_groups(those: Sequence[CardSharer], best_effort: frozenset[int], card_bytes: int) -> list[tuple[int, ...]]:
-    """Return every pair that `together` accepts with one best-effort member, and triples of only such pairs; by place."""
+    """Return the pairs that `together` accepts with a best-effort member, and triples of only such pairs; by place."""
     if len(those) < 2:
         return []
     memory = np.array([each.memory_bytes for each in those], np.float64)

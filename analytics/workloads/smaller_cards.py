@@ -75,7 +75,7 @@ def smaller_card_rule(
 
 
 def smaller_card_findings(context: Context, found: pl.DataFrame, *, less_memory: bool) -> Iterator[Candidate]:
-    """Yield a finding per user, account, model and card that fits some workloads (columns of `workloads` and `with_demand`)."""
+    """Yield a finding per user, account, model and card that fits workloads (columns: `workloads`, `with_demand`)."""
     offers: dict[tuple[str, str], Offer] = {}
     targets: list[str | None] = []
     for row in found.iter_rows(named=True):
@@ -117,7 +117,7 @@ def demand_of(row: Mapping[str, Any], *, less_memory: bool) -> Demand | None:
 
 
 def saving_of(context: Context, rows: pl.DataFrame, offer: Offer) -> tuple[float | None, list[str]]:
-    """Return the saving if some ledger rows had run on another card of the fleet; None if not certain, and why, as a sentence."""
+    """Return the saving if ledger rows had run on another fleet card; None and a sentence why if it is unknown."""
     if offer.model is None:
         return _no_saving(tr("no such card in this fleet"))
     prices = {gpu: context.costs.price_of(gpu) for gpu in rows["gpu"].unique()}

@@ -1,7 +1,8 @@
-"""The witnesses of a stalled finding, one row for each: what it measured, the most without work, and what that speaks for.
+"""The witnesses of a stalled finding, a row each: what it measured, the most without work, what that speaks for.
 
-Power, energy counter, SM activity, memory and process list are those of the stalled rows. Other activity and the host's traffic are
-kept by the hour, so they are known where an hour is stalled throughout. The rows explain what the ledger decided row by row.
+Power, energy counter, SM activity, memory and process list are those of the stalled rows. Other activity and host
+traffic are kept by the hour, so they are known where an hour is stalled throughout. The rows explain the ledger's
+decisions.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def stall_witnesses(
     Args:
         context: what is known.
         rows: rows of the ledger.
-        is_kept: True for keep-alives: their bursts keep units busy, and tiny memory and quiet processes speak against them.
+        is_kept: True for keep-alives, whose bursts keep units busy: tiny memory and quiet processes speak against work.
         siblings: how many other GPUs of the job stall, too; None where no job is known.
         working: how many GPUs of the job work meanwhile.
     """

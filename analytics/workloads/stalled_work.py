@@ -42,7 +42,7 @@ WORKS_MIN_SHARE = 0.01
 BUSY_CPU_PCT = 150.0
 """A rank that waits spins on one CPU; one that evaluates, loads or saves on its host uses more."""
 MUCH_MORE = 2.0
-"""Kernels that only wait draw less than this many times what idle cards of the model draw at the site (H200: 198 of 126 W)."""
+"""Kernels that only wait draw less than this times what idle cards of the model draw here (H200: 198 of 126 W)."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,10 @@ def stalled_rows(context: Context) -> pl.DataFrame:
 
 @once_per_context
 def _episodes(context: Context) -> pl.DataFrame:
-    """Return the stalled ledger rows of the window with `work` (null: of several jobs, or of none), `whose` (the work, else the GPU) and `episode`."""
+    """Return the window's stalled ledger rows with `work`, `whose` (the work, else the GPU) and `episode`.
+
+    `work` is null for a row of several jobs or of none.
+    """
     rows = context.inside.segments.filter(pl.col("state") == "stalled")
     # a row of several programs is in `work_segments` once for each
     works = work_segments(context, rows).unique(("gpu", "host", "time"), keep="first", maintain_order=True)
@@ -95,7 +98,7 @@ def working_rows(context: Context) -> pl.DataFrame:
 
 @once_per_context
 def awaited(context: Context) -> pl.DataFrame:
-    """Return the GPUs of which a rank works while others of its work stall: `episode`, `other`, `host` and `last_ms` of its work.
+    """Return the GPUs with a working rank of stalled work: `episode`, `other` (GPU), `host` and `last_ms` of its work.
 
     Its kernels work, or its process does on the CPU.
     """
@@ -113,7 +116,7 @@ def awaited(context: Context) -> pl.DataFrame:
 
 
 def _busy_on_cpu(context: Context, stalled: pl.DataFrame) -> pl.DataFrame:
-    """Return the processes of the same work that use the CPU to the end of an episode and are on no GPU that spins in most of it."""
+    """Return processes of the same work that use the CPU up to an episode's end and are on no GPU that mostly spins."""
     listed = context.rollups.processes(context.since_ms).filter(_near(stalled))
     works = pl.concat([listed.filter(one_job()).with_columns(work="job"), programs(listed)])
     span = {"time": pl.col("time").min().over("episode"), "end": pl.col("end").max().over("episode")}
@@ -138,7 +141,7 @@ def _near(stalled: pl.DataFrame) -> pl.Expr:
 
 
 def _met(stalled: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs of a stalled row and a row of the same work at the same time: `other` (GPU), `from_ms`, `to_ms`, `both_ms`."""
+    """Return stalled rows with simultaneous rows of the same work: `other` (GPU), `from_ms`, `to_ms`, `both_ms`."""
     renamed = others.rename({"gpu": "other", "time": "from_ms", "end": "to_ms"})
     met = stalled.select("episode", "work", "gpu", "time", "end", "stalled_ms").join(renamed, on="work")
     both_ms = pl.min_horizontal("end", "to_ms") - pl.max_horizontal("time", "from_ms")
@@ -148,9 +151,9 @@ def _met(stalled: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
 def stalled_candidates(
     context: Context, kind: str, more: Callable[[pl.DataFrame], StallEvidence] = lambda _: StallEvidence()
 ) -> Iterator[Candidate]:
-    """Yield a candidate per work and user with the stalled time of a kind; GPUs of a job on several hosts are one candidate.
+    """Yield a candidate per work and user with the stalled time of a kind; a job on several hosts is one candidate.
 
-    `more` returns what the rule says of a candidate's rows of `stalled_rows`.
+    `more` returns the rule's additions to a candidate's rows of `stalled_rows`.
     """
     rows = stalled_rows(context).filter(pl.col("kind") == kind).sort("gpu", "time", "host")
     if kind == UNOWNED:
@@ -202,7 +205,7 @@ def _numbers(context: Context, segments: pl.DataFrame, now: Sequence[str]) -> di
 
 
 def _idle_draw_w(context: Context, segments: pl.DataFrame) -> float | None:
-    """Return what idle cards with a context draw here, learnt from the site's own ledger; None for several models or too little data."""
+    """Return the draw of idle cards with a context, from the site's ledger; None for several models or if unknown."""
     models = {context.inventory.model(gpu) for gpu in segments["gpu"].unique()}
     floor = None if context.floors is None or len(models) != 1 else context.floors.held.get(models.pop())
     return None if floor is None else floor.watts
@@ -231,7 +234,7 @@ def _command(context: Context, host: str, now: Sequence[str], user: str | None, 
 
 
 def stack_command(context: Context, host: str, gpus: Sequence[str], user: str | None) -> str:
-    """Return a command that shows where a process on these GPUs waits; without a recent list, one that shows the processes."""
+    """Return a command that shows where a process on these GPUs waits; without a recent list, the processes."""
     own = [process for process in own_processes(context, gpus, user) if process.host == host]
     return on_host(host, "py-spy", "dump", "--pid", str(own[0].pid)) if own else look_command(host)
 

@@ -33,7 +33,10 @@ def added_gpus(context: Context) -> pl.DataFrame:
 
 
 def ramps(context: Context, added: pl.DataFrame) -> pl.DataFrame:
-    """Return `added` with `ramp_day` (the first with RAMP_SHARE of the fleet's mean), `active_share` and `fleet_mean`, of the days after arrival."""
+    """Return `added` with `ramp_day`, `active_share` and `fleet_mean`, of the days after arrival.
+
+    `ramp_day` is the first day with RAMP_SHARE of the fleet's mean.
+    """
     per_day = context.whole.activity(whole_number(added, pl.col("first_seen").min())).select(
         "gpu", "active_ms", date=pl.col("time") // DAY_MS, seen_ms="known_ms"
     )
@@ -48,7 +51,7 @@ def ramps(context: Context, added: pl.DataFrame) -> pl.DataFrame:
 
 
 def _fleet_means(old: pl.DataFrame, added: pl.DataFrame) -> pl.DataFrame:
-    """Return by day of arrival the active share, since then, of the GPUs that were there from the start: day, fleet_mean."""
+    """Return, by day of arrival, the active share since then of the GPUs there from the start: day, fleet_mean."""
     days = added.select("day").unique()
     since = old.join(days, how="cross").filter(pl.col("date") > pl.col("day"))
     return since.group_by("day").agg(fleet_mean=pl.col("active_ms").sum() / pl.col("seen_ms").sum())

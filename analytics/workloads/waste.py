@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from analytics.states import IN_USE
 
 RELEASE, RIGHT_SIZE, TUNE, REPAIR, RETURN = "release", "right_size", "tune", "repair", "return"
-"""The request of a recommendation: release idle GPUs, use a fitting card, use the same card better; for operators also a repair, or cards that leave the site."""
+"""The request of a recommendation: release idle GPUs, use a fitting card, use the same card better; for operators also
+a repair, or cards that leave the site."""
 
 
 @dataclass(frozen=True)
@@ -41,4 +42,4 @@ OFF_PEAK = WasteKind("off_peak", ("free",), "schedule off-peak", "")
 """Free time that no earlier kind claims, in hours of the week in which its pool is not needed."""
 
 PRECEDENCE = (FAULTY, NEVER_USED, LEFT_FREE, SURPLUS, ALLOCATED_IDLE, HELD_IDLE, STALLED, OVERSIZED, INEFFICIENT)
-"""Faulty > never used > left free > unallocated surplus > allocated and idle > held idle > stalled > oversized > inefficient."""
+"""In order: the first kind that claims a segment of time has it."""

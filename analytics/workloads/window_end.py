@@ -117,7 +117,7 @@ def on_host_ahead(context: Context) -> pl.Expr:
 
 @once_per_context
 def allocations(context: Context) -> pl.DataFrame:
-    """Return the known data of each allocation that began before the end of the window: `known_allocations`, and `stated`.
+    """Return the known data of allocations that began before the window's end: `known_allocations`, and `stated`.
 
     `stated` is the end that the source itself gave, null without one: the end of a time limit may be extended.
     """
@@ -133,7 +133,7 @@ def unseen_places(context: Context, jobs: Iterable[str]) -> tuple[str, ...]:
 
 @once_per_context
 def unseen_by_job(context: Context) -> Mapping[str, frozenset[str]]:
-    """Return by running job the GPUs and hosts of its allocation that are silent, never reported, or may be working unobserved."""
+    """Return by running job its allocation's GPUs and hosts that are silent, never reported, or maybe working."""
     running = _running(context).filter(~pl.col("job").str.starts_with(STANDING))
     last = newest_rows(context)
     seen = last.filter(describes_window_end(context))
@@ -152,7 +152,7 @@ def unseen_by_job(context: Context) -> Mapping[str, frozenset[str]]:
 
 @once_per_context
 def counted_gpus(context: Context) -> Mapping[str, int | None]:
-    """Return by host the number of its GPUs that are allocated by count alone and have no known work; None if the number is unknown.
+    """Return by host the number of GPUs allocated by count alone, without known work; None if unknown.
 
     Which GPUs these are is unknown: every free GPU of the host may be one of them.
     """
@@ -184,7 +184,7 @@ def unoccupied_now(context: Context, gpus: pl.Series) -> frozenset[str]:
 
 
 def allocated_by_count(context: Context, hosts: Iterable[str]) -> list[str]:
-    """Return a failure for each of these hosts with GPUs allocated by count, because it is unknown which GPUs these are."""
+    """Return a failure for each of these hosts with GPUs allocated by count: it is unknown which GPUs they are."""
     counted = counted_gpus(context)
     return [_counted_failure(host, counted[host]) for host in sorted(set(hosts) & set(counted))]
 
@@ -206,7 +206,10 @@ def _running(context: Context) -> pl.DataFrame:
 
 @once_per_context
 def _running_counts(context: Context) -> pl.DataFrame:
-    """Return running allocations that count GPUs of a host: job, host, user and `rest`, the GPUs that no ledger row shows (null: unknown)."""
+    """Return running allocations that count GPUs of a host: job, host, user, and `rest`.
+
+    `rest` is the number of GPUs that no ledger row shows; null if unknown.
+    """
     running = _running(context)
     key = ("job", "host")
     by_host = running.group_by(key).agg(
@@ -294,7 +297,7 @@ def _counted_runs(context: Context) -> pl.DataFrame:
 
 
 def _unused_gpus_beside(there: pl.DataFrame, counted: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
-    """Return by work and host the other GPUs without a process meanwhile, and the number on which the work may have been anyway."""
+    """Return `candidates` by work and host, other GPUs without a process meanwhile, and the number `doubtful`."""
     met = there.join(counted.select("work", "host", "start", allocation_end="end"), on="host")
     met = met.filter((pl.col("time") < pl.col("allocation_end")) & (pl.col("end") > pl.col("start")))
     met = met.join(own, on=("work", "host", "gpu"), how="anti")

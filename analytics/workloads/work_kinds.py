@@ -1,4 +1,4 @@
-"""The kind of a workload, by its processes and its starter: a server, a notebook, a batch job, a pod or a bare process."""
+"""The kind of a workload, by its processes and its starter: server, notebook, batch job, pod or bare process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ SERVES, INTERACTIVE, BATCH, POD, PROCESS = "server", "notebook", "batch job", "p
 
 @once_per_context
 def work_kinds(context: Context) -> pl.DataFrame:
-    """Return `work` and `kind` of every workload: the kind of any of its user's processes on its GPUs, else of its starter: a queue, Kubernetes, or a person."""
+    """Return `work` and `kind` of every workload.
+
+    The kind is that of any of its user's processes on its GPUs, else of its starter: a queue, Kubernetes, or a person.
+    """
     listed = context.rollups.processes(context.since_ms).filter(pl.col("end") > context.since_ms)
     kinds = listed.group_by("host", "gpu", "user").agg(
         serves=COMMAND_LINE.str.contains(SERVER).any(), interactive=IS_NOTEBOOK.any()

@@ -69,12 +69,13 @@ def runs_with_workload(context: Context) -> pl.DataFrame:
 
 @once_per_context
 def workloads(context: Context) -> pl.DataFrame:
-    """Return a row per workload on whole cards of known model, of one user and at most one job, that lasted RUN_MIN_MS and ran a kernel.
+    """Return a row per workload on whole cards of known model that lasted RUN_MIN_MS and ran a kernel.
 
-    Columns: work, user, account, job, model, `gpus` and `hosts` (counts), `gpu_count` (all GPUs of the job), `gpu_ms`,
-    `began`, `ended`, `days`, `hours` and `mem_hours` (whole GPU-hours, and those with a memory reading). Over its GPUs
-    the largest `peak_bytes`, `q98_bytes`, `need_bytes`, `util_mean_pct` and `util_max_pct`, the smallest `card_bytes`,
-    `preallocated` (of any; null if any may be) and `by_default` (all of them, certainly).
+    It has one user and at most one job. Columns: work, user, account, job, model, `gpus` and `hosts` (counts),
+    `gpu_count` (all GPUs of the job), `gpu_ms`, `began`, `ended`, `days`, `hours` and `mem_hours` (whole GPU-hours, and
+    those with a memory reading). Over its GPUs the largest `peak_bytes`, `q98_bytes`, `need_bytes`, `util_mean_pct` and
+    `util_max_pct`, the smallest `card_bytes`, `preallocated` (of any; null if any may be) and `by_default` (all of
+    them, certainly).
     """
     return (
         runs_with_workload(context)
@@ -115,8 +116,9 @@ def above_a_gpu_day(found: pl.DataFrame, *by: str) -> pl.DataFrame:
 def with_demand(context: Context, found: pl.DataFrame, share: float = BUSY_SHARE) -> pl.DataFrame:
     """Return the workloads with `util_pct`, `sm_pct` and `dram_pct`, values not exceeded for `share` of the time.
 
-    The highest value over their GPUs counts. Null if not measured on every GPU. Memory bandwidth is that of the hourly means, or of the time with a kernel times
-    `util_pct`, whichever is more. Also with `util_known_ms` and `sm_known_ms`, the GPU time with measurements.
+    The highest value over their GPUs counts. Null if not measured on every GPU. Memory bandwidth is the larger of the
+    hourly means, and of the time with a kernel times `util_pct`. Also with `util_known_ms` and `sm_known_ms`, the
+    measured GPU time.
     """
     own = runs_with_workload(context).join(found.select("work"), on="work", how="semi")
     mean = pl.col("dram_active_mean_pct").cast(pl.Float64)
@@ -154,7 +156,7 @@ def sm_activity_of_means(found: pl.DataFrame) -> list[str]:
 
 
 def seen_long_enough(found: pl.DataFrame) -> list[str]:
-    """Return a failure if the memory of these workloads was not observed for a week, or not in nearly all of their hours."""
+    """Return failures if the memory of these workloads was observed for under a week, or in too few of their hours."""
     days, read, hours = highest(found, "days"), sum_of(found, "mem_hours"), sum_of(found, "hours")
     failed = measured_enough(read, hours, tr("memory in use")) if hours else []
     if (days or 0) < PEAK_MIN_DAYS:
@@ -188,7 +190,7 @@ def _runs_by_workload(context: Context) -> RowIndex:
 
 @once_per_context
 def nvlinked(context: Context) -> pl.DataFrame:
-    """Return the workloads with traffic to other GPUs, in `work`: a program on several GPUs, whatever the process lists show."""
+    """Return, in `work`, the workloads with NVLink traffic: programs on several GPUs, whatever process lists show."""
     hours = run_hours(context).filter(pl.col("nvlink_mean_bytes_per_s") >= LINKED_BYTES_PER_S)
     return runs_with_workload(context).join(hours.select("run").unique(), on="run", how="semi").select("work").unique()
 
@@ -244,7 +246,7 @@ def _known(name: str) -> pl.Expr:
 
 
 def findings_about(workloads: pl.DataFrame, findings: Iterable[Finding]) -> list[tuple[Finding, ...]]:
-    """Return for each row of `workload_footprints` the findings of SMALLER, SPLIT and RESERVED about it, in that order; mostly none."""
+    """Return, for each row of `workload_footprints`, its findings of SMALLER, SPLIT and RESERVED, in that order."""
     order = {rule: place for place, rule in enumerate((*SMALLER, SPLIT, RESERVED))}
     by_model: dict[tuple[str | None, object], list[Finding]] = {}
     for each in sorted((each for each in findings if each.rule in order), key=lambda each: order[each.rule]):
@@ -256,7 +258,7 @@ def findings_about(workloads: pl.DataFrame, findings: Iterable[Finding]) -> list
 
 
 def _is_about(finding: Finding, row: Mapping[str, object]) -> bool:
-    """Return whether a finding is about a workload: its GPUs are among the finding's, and so is its job, if it has one."""
+    """Return whether a finding has all of a workload's GPUs, and its job, if it has one."""
     gpus = row["gpus"]
     if not isinstance(gpus, list) or not set(gpus) <= set(finding.gpus):
         return False
