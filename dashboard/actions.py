@@ -29,8 +29,8 @@ def carry_out(
 ) -> tuple[str, T | None, View | None]:
     """Run a button's action; return a sentence in the reader's language, the action's result, and the view after it.
 
-    `action` returns the sentence and the result. Where there is no view, or `action` raises FallowError, the sentence is the
-    reason, and result and view are None. The view is also None where it cannot be made again. `findings` is as in `view_of`.
+    `action` returns the sentence and the result. If there is no view, or `action` raises FallowError, the sentence is
+    the reason, and result and view are None. View is None also if it cannot be made again. `findings`: see `view_of`.
     """
     view = view_of(source, search, findings=findings)
     if isinstance(view, Problem):
@@ -131,7 +131,7 @@ def act(view: View, wish: Wish, now_ms: int) -> ActionOutcome:
 def _actions_with(
     lake: Lake, before: Mapping[str, tuple[Action, ...]], done: Sequence[Action]
 ) -> Mapping[str, tuple[Action, ...]]:
-    """Return all actions in the lake. Where the lake no longer answers, return those from before and the recorded ones."""
+    """Return all actions in the lake; where the lake no longer answers, those from before and the recorded ones."""
     try:
         return load_actions(lake)
     except FallowError:
@@ -140,13 +140,13 @@ def _actions_with(
 
 
 def last_of(actions: Mapping[str, Sequence[Action]], ids: Iterable[str]) -> dict[str, str]:
-    """Return by finding the id of the last action that changes its status; findings without such an action are left out."""
+    """Return by finding the id of the last action that changes its status; findings without one are left out."""
     changes = {each: [action for action in actions.get(each, ()) if action.kind != NOTE] for each in ids}
     return {each: own[-1].action_id for each, own in changes.items() if own}
 
 
 def _visible_ids(view: View, ids: Iterable[str]) -> list[str]:
-    """Return the ids without duplicates; raises NotAllowedError unless the reader sees all: a browser may send any id."""
+    """Return the ids once each; raises NotAllowedError unless the reader sees all: a browser may send any id."""
     wanted = list(dict.fromkeys(ids))
     known = set(view.report.evidence)
     if not known.issuperset(wanted):  # the rules of the window run only for others
@@ -173,7 +173,7 @@ def _reason(wish: Wish) -> str | None:
 
 
 def _expires_ms(wish: Wish, now_ms: int, zone: tzinfo) -> int | None:
-    """Return the end of a snooze, after its last day in the reader's zone; None lasts until a planner reopens the finding."""
+    """Return the end of a snooze, after its last day in the reader's zone; None until a planner reopens the finding."""
     if wish.kind != SNOOZE or not wish.until:
         return None
     expires_ms = parse_window(None, wish.until, zone=zone).until_ms
@@ -183,7 +183,7 @@ def _expires_ms(wish: Wish, now_ms: int, zone: tzinfo) -> int | None:
 
 
 def _unseen_actions(ids: Iterable[str], wish: Wish, now: Mapping[str, Sequence[Action]]) -> list[Action]:
-    """Return the last action of each finding that the reader's page does not show yet; none for a note, which never conflicts."""
+    """Return each finding's last action that is not on the reader's page; none for a note, which never conflicts."""
     if wish.kind == NOTE:
         return []
     last = last_of(now, ids)
@@ -198,7 +198,7 @@ def _conflict_message(news: Sequence[Action]) -> SentenceList:
 
 
 def _done_message(wish: Wish, done: Sequence[Action], known: Mapping[str, Sequence[Action]]) -> SentenceList:
-    """Return what was done and until when, and the actions of others at the same moment that came later and so decide."""
+    """Return what was done and until when, and later actions of others at the same moment, which decide."""
     first = tr_many(_DONE[wish.kind], len(done))
     expires_ms = done[0].expires_ms
     if expires_ms is not None:
@@ -235,7 +235,7 @@ def annotations_about(view: View) -> tuple[Annotation, ...]:
 
 
 def abouts(view: View) -> tuple[tuple[str, str | None], ...]:
-    """Return what the reader can annotate: everything, a pool or a team. A planner of one team can annotate only that team."""
+    """Return what the reader can annotate: everything, a pool or a team; a planner of one team only that team."""
     if view.reader.team is not None:
         return ((TEAM, view.reader.team),)
     return ((ALL, None), *((POOL, each) for each in view.names["pool"]), *((TEAM, each) for each in view.names["team"]))
@@ -278,7 +278,7 @@ def withdraw(view: View, annotation_id: str, now_ms: int) -> Annotation:
 
 
 def can_withdraw(view: View, annotation: Annotation) -> bool:
-    """Return whether the reader may remove the annotation: planners may, those of one team only annotations of that team."""
+    """Return whether the reader may remove the annotation; planners of one team may only remove those of that team."""
     is_own = view.reader.team is None or (annotation.scope, annotation.name) == (TEAM, view.reader.team)
     return view.reader.may(PLANNER) and is_own
 

@@ -1,7 +1,7 @@
-"""Answers through a link in a nudge: they need no account, concern one recommendation of the nudge, and open no other page.
+"""Answers by a link in a nudge: they need no account, concern one of its recommendations, and open no other page.
 
-The link's token authorizes the answer. GET and HEAD change nothing, since mail programs follow links before their user does.
-The button sends a POST, which must come from this page.
+The link's token authorizes the answer. GET and HEAD change nothing, since mail programs follow links before their user
+does. The button sends a POST, which must come from this page.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def build_app(source: LakeSource, access: Access = LOCAL, *, rates: Rates = UNLIMITED, trail: Trail = NO_TRAIL) -> Any:
-    """The app over a source; its `server` is the WSGI application. `access` finds out who asks, `trail` keeps the audit log."""
+    """Return the app over a source; its `server` is the WSGI application. `access` identifies readers, `trail` logs."""
     app = PagesApp(
         name="dashboard",
         title="fallow: GPU waste",
@@ -162,7 +162,7 @@ def _unforeseen(source: LakeSource, _: Exception) -> Response:
 
 
 def _failed(source: LakeSource, error: Exception) -> None:
-    """A fault of a callback that nobody foresaw: the traceback goes to the log, a sentence to the reader, and the page stays."""
+    """Log the traceback of an unforeseen error in a callback, and show the reader a sentence; the page stays."""
     _LOG.error("a callback failed", exc_info=error)
     search = callback_context.states.get("url.search")
     set_props(FAILED_ACTION, {"children": failed_action_message(language_of(source, search))})

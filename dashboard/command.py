@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve the pages until Ctrl-C or SIGTERM, or run the verb; return the exit code. SIGHUP reads the settings again."""
+    """Serve the pages until Ctrl-C or SIGTERM, or run the verb; return the exit code. SIGHUP rereads the settings."""
     if args.verb:
         return run_sessions(args)
     if not 1 <= args.workers <= _MOST_WORKERS:
@@ -92,7 +92,7 @@ class _Pages:
         self._choice = self._new_choice()
 
     def make(self) -> Any:
-        """Return the app. The window moves with the data: `--since 7d` ends with the newest row, not with the start of the app."""
+        """Return the app. Its window moves with the data: `--since 7d` ends with the newest row, not at app start."""
         chosen = self._choice
         return app_of(
             lambda: open_inputs(self._args),

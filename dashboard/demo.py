@@ -49,7 +49,7 @@ _MADE_BY = "fallow demo"
 
 @dataclass(frozen=True)
 class Record:
-    """The content of demo.json, which describes the lake beside it. The file is written before the lake's first file."""
+    """The content of demo.json, which describes the lake beside it and is written before the lake's first file."""
 
     fallow_version: str
     fleet: dict[str, int]
@@ -84,9 +84,9 @@ class DemoFolder:
     def prepare(self, fleet: SimulatedFleet) -> None:
         """Make the lake hold exactly this fleet; a complete lake of the same version and fleet is kept.
 
-        Beside the lake are the tables of a site: owners, prices, offers, requests and the grid's carbon intensity. The settings
-        name these tables, and the labels hold what the fleet really did. A kept lake keeps its tables, since a user may
-        have changed the prices; only missing files are written.
+        Beside the lake are the tables of a site: owners, prices, offers, requests and the grid's carbon intensity. The
+        settings name these tables, and the labels hold what the fleet really did. A kept lake keeps its tables, since a
+        user may have changed the prices; only missing files are written.
 
         Raises FallowError where the folder holds files of others or cannot be written.
         """
@@ -129,7 +129,7 @@ class DemoFolder:
         return self.path / "demo.json"
 
     def _record(self) -> Record | None:
-        """Return the record of the folder; None for a new or empty folder. Raises FallowError for a folder of others."""
+        """Return the folder's record; None for a new or empty folder. Raises FallowError for a folder of others."""
         try:
             if not self.path.exists() or not any(self.path.iterdir()):
                 return None

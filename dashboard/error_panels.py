@@ -42,7 +42,7 @@ def unexpected_error_panel(speaks: Language) -> html.Div:
 
 
 def in_a_line(speaks: Language, message: str, hint: str) -> str:
-    """Return a message and its hint in one line: sentences follow each other, a command's message has `; ` before the hint."""
+    """Return a message and its hint in one line, with a blank before the hint after a full stop, else `; `."""
     sentence, advice = speaks.translate(message), speaks.translate(hint)
     return f"{sentence}{' ' if sentence.endswith('.') else '; '}{advice}" if advice else sentence
 
@@ -90,7 +90,7 @@ def forbidden_page_panel(speaks: Language, role: str) -> html.Div:
 
 
 def stale_data_notice(source: LakeSource, view: View) -> list[html.Div]:
-    """Return the notice above a page of older data: why newer data could not be read. Empty where the data are the newest."""
+    """Return the notice above a page of older data: why newer data could not be read; empty for the newest data."""
     found = source.stale_because
     if found is None:
         return []
@@ -140,10 +140,10 @@ def _problem(speaks: Language, title: str, message: str, hint: str | dcc.Link, *
 
 
 def _announced(*, again: bool) -> dict[str, str]:
-    """Return the attributes of a problem. With `again`, the page's script requests the page until the problem is over."""
+    """Return a problem's attributes. With `again`, the page's script requests the page until the problem is over."""
     return {"role": "status", "data-again": "yes"} if again else {"role": "alert"}
 
 
 def _lang_attribute(speaks: Language, text: str) -> str | None:
-    """Return `en` for a command's message on a page in another language, so that a screen reader pronounces it; else None."""
+    """Return `en` for a command's message on a page in another language, for screen readers; else None."""
     return None if speaks.code == "en" or isinstance(text, Sentence) else "en"

@@ -87,7 +87,9 @@ def chosen_week(view: View) -> Week:
 def edition(view: View, week: Week) -> Report:
     """Return the report of the week in the view's scope; raises EmptyLakeError and its kinds."""
     asked = Asked(week, view.report.scope, view.zone, names_lake=view.reader.sees_places)
-    return view.made.of(("edition", asked), lambda: Report(view.whole_of(week.window), asked).decided())  # type: ignore[no-any-return]
+    return view.made.of(  # type: ignore[no-any-return]
+        ("edition", asked), lambda: Report(view.whole_of(week.window), asked).decided()
+    )
 
 
 def report_name(view: View, week: Week, suffix: str) -> str:
@@ -108,7 +110,7 @@ FRAME_POLICY = (
 
 
 def serve_files(server: Any, source: LakeSource) -> None:
-    """Add the routes. They use the views of the pages, so that a reader of one team gets that team's rows and edition."""
+    """Add the routes. They use the pages' views, so that a reader of one team gets that team's rows and edition."""
 
     @server.route("/export/<name>.<kind>")  # type: ignore[untyped-decorator]
     def export(name: str, kind: str) -> Response:

@@ -207,7 +207,7 @@ def _saved_views() -> html.Details:
 
 
 def _title(view: View, path: str, query: Query, spans: list[dict[str, str]]) -> str:
-    """Of the browser's window: the page, what it is about and narrowed to, and the window; `Findings, pool train, last 7 days - fallow`."""
+    """Return the browser window's title: page, subject, scope, window: `Findings, pool train, last 7 days - fallow`."""
     chosen = _value(view, query, "span")
     window = next((each["label"] for each in spans if each["value"] == chosen), "")
     page = page_at(path)
@@ -254,10 +254,10 @@ def _options(view: View, query: Query) -> dict[str, list[dict[str, str]]]:
 
 
 def connect_bar(app: Any) -> None:
-    """A choice becomes an address; without a word to the server.
+    """Turn a choice into an address, without a request to the server.
 
-    A choice is what differs from what the server has last put into the lists: an answer that comes late, when its reader has
-    gone back already, is none.
+    A choice is a value other than those that the server last put into the lists: a late answer, whose reader has gone
+    back already, is no choice.
     """
     for space, function, changed in (
         ("fallow", "copy", Input("copy", "n_clicks")),
@@ -351,7 +351,7 @@ def place_of(path: str) -> PagePlace | None:
 
 
 def links(view: View, path: str, way_out: str) -> list[html.Span]:
-    """The places, with the same window and scope, without those that the reader may not open; then the reader's name, and the link to sign out."""
+    """Return links to the places that the reader may open, with window and scope; then the name and the sign-out."""
     here = place_of(path)
     firsts = [(place, next(iter(_open_pages(view, place)), None)) for place in PLACES]
     shown = [

@@ -1,7 +1,7 @@
-"""HTTP server in front of the threads (waitress): only a whole request takes a thread, and a slow connection takes none.
+"""HTTP server in front of the threads (waitress): only a whole request takes a thread, a slow connection takes none.
 
-One loop reads all connections and sends all answers. It closes stalled connections. Where there are too many, it closes the
-connection that has waited longest. A thread of its own answers `/healthz` and the requests that are refused here.
+One loop reads all connections and sends all answers. It closes stalled connections, and if there are too many, the one
+that has waited longest. A thread of its own answers `/healthz` and the requests that are refused here.
 """
 
 from __future__ import annotations
@@ -89,11 +89,12 @@ class Front:
 
     def turn(self) -> None:
         """Read and send what is ready; wait for at most a quarter of a second."""
-        wasyncore.loop(timeout=_TURN_S, use_poll=True, map=self._server._map, count=1)  # noqa: SLF001  # as its `run` does
+        # as waitress's own `run` does
+        wasyncore.loop(timeout=_TURN_S, use_poll=True, map=self._server._map, count=1)  # noqa: SLF001
         self._server.close_overdue()
 
     def drain(self, patience_s: float, alive: Callable[[], None] = lambda: None) -> None:
-        """Accept no more connections; return when all requests are answered or the time is up. Calls `alive` in between."""
+        """Accept no more connections; return once all requests are answered or time is up. Calls `alive` meanwhile."""
         self._server.end_listening()
         end = time.monotonic() + patience_s
         while self._server.active_channels and time.monotonic() < end:
@@ -139,7 +140,7 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 
     @property
     def total_outbufs_len(self) -> int:
-        """Bytes of answers that the client has not read. waitress changes it under `outbuf_lock` where threads answer."""
+        """Bytes of answers that the client has not read. waitress changes it in threads, under `outbuf_lock`."""
         return self._untaken
 
     @total_outbufs_len.setter

@@ -1,13 +1,13 @@
 """Tables that a reader sorts, filters and pages through: AG Grid with the site's colours and the reader's language.
 
-Columns, cells and values are those of a `Table`. Cells are text and never markup. A figure or a moment has a value for sorting
-and filtering, and a text to show. Both come from the server, so that the browser needs no rules of any language.
+Columns, cells and values are those of a `Table`. Cells are text and never markup. A figure or a moment has a value for
+sorting and filtering, and a text to show. Both come from the server: the browser needs no rules of any language.
 
-The address holds filters and order. `filter=user:farid,cost.above:100,since.after:2026-11-01` names a column, a comparison and
-a value per condition. A row must meet all conditions between commas. Of conditions joined by `|`, which are about one column,
-it must meet one. A backslash precedes a comma, a bar or a backslash that belongs to a value. `sort=-cost,user` sorts by the
-highest cost, then by user. `show=all` also lists the rows that the table leaves out by default. The browser writes and reads
-the filters (assets/filters.js); this module only checks them.
+The address holds filters and order. `filter=user:farid,cost.above:100,since.after:2026-11-01` names a column, a
+comparison and a value per condition. A row must meet all conditions between commas. Of conditions joined by `|`, which
+are about one column, it must meet one. A backslash precedes a comma, a bar or a backslash that belongs to a value.
+`sort=-cost,user` sorts by the highest cost, then by user. `show=all` also lists the rows that the table leaves out by
+default. The browser writes and reads the filters (assets/filters.js); this module only checks them.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def grid_words(language: Language) -> dict[str, str]:
 
 
 TEXT, NUMBER, MOMENT, RANK = "text", "number", "moment", "rank"
-"""Kinds of filters. A moment's value is milliseconds since the epoch; a rank's value is the place of its word in their order."""
+"""Kinds of filters. A moment's value is milliseconds since the epoch, a rank's the place of its word in their order."""
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 _ROW_PX, _HIGH_ROW_PX, _HEAD_PX, _FOOT_PX, _BAR_PX = 38, 52, 48, 46, 16
@@ -166,7 +166,7 @@ _WIDTH_PX = 115
 
 
 def _filter_kind(column: Column) -> str:
-    """Return how a column is sorted and filtered. Words whose value for programs is an integer are sorted by that value."""
+    """Return how a column is sorted and filtered: words with an integer value for programs are sorted by that value."""
     if column.kind in ("moment", "day"):
         return MOMENT
     return NUMBER if column.is_figure else RANK if column.value_type == "integer" else TEXT
@@ -179,7 +179,7 @@ class GridOf:
     Attributes:
         row_id: returns the id of a row.
         widths_px: the widths of columns by key, where they differ from the widths of their kinds.
-        beside: texts of a row that are in no column, by field; the field `{key}_means` is the tooltip of the column's cells.
+        beside: texts of a row that are in no column, by field; `{key}_means` is the tooltip of the column's cells.
     """
 
     table: Table
@@ -283,7 +283,7 @@ def grid(
 
 
 def filter_button(name: str) -> html.Button:
-    """Return the button that shows the fields by which the grid `name` is filtered, or takes them away (assets/filters.js)."""
+    """Return the button that shows or removes the fields by which the grid `name` is filtered (assets/filters.js)."""
     return html.Button(
         tr("Filter"),
         className="button switch",

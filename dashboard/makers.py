@@ -1,4 +1,4 @@
-"""A cache of values that take long to make, and the few threads that make them: in turns by reader, as memory allows."""
+"""A cache of slow values, and the few threads that make them: in turns by reader, as memory allows."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from fallow.errors import FallowError
 V = TypeVar("V")
 
 Submit = Callable[["Future[Any]", Callable[[], None], Callable[[BaseException], None]], None]
-"""Schedules the work of a future. The arguments: the future, the function that fills it, and the function that fails it."""
+"""Schedules the work of a future. Arguments: the future, the function that fills it, and the function that fails it."""
 
 
 class Cache(Generic[V]):
-    """The values of the most recently requested keys. Of several threads that need a value at once, one makes it and others wait.
+    """The values of the most recently requested keys. If several threads need one at once, one makes it, others wait.
 
     A failed value is not kept: the next request tries again. `after` runs after every value.
     """
@@ -63,7 +63,7 @@ class Cache(Generic[V]):
             self._made.pop(key, None)
 
     def evict(self, most: int = 1) -> bool:
-        """Forget up to `most` of the least recently requested values, but never the last one; return whether any was forgotten."""
+        """Forget up to `most` of the least recently requested values, never the last; return whether it forgot any."""
         with self._lock:
             goes = min(most, len(self._made) - 1)
             for _ in range(goes):
@@ -162,7 +162,7 @@ class Makers:
         self._threads = ThreadPoolExecutor(_AT_ONCE, "view")
 
     def begin(self, cache: Cache[V], key: Hashable, make: Callable[[], V], reader: Hashable) -> Future[V]:
-        """Return the future of the value, made for a reader; None is fallow itself, which has no limit. Raises TooManyError."""
+        """Return the future of a value for a reader; None is fallow itself, without a limit. Raises TooManyError."""
         future = cache.begin(key, make, partial(self._schedule, reader))
         with self._lock:
             if future in self._open:
@@ -207,7 +207,7 @@ class Makers:
                     del self._turn_of[work.reader]
 
     def _next(self) -> tuple[Future[Any], _Work]:
-        """Return the first work of the reader with the fewest views in progress; of several, of the one with the oldest turn.
+        """Return the first work of the reader with the fewest views in progress and, of several, the oldest turn.
 
         A reader without a turn comes before a reader who had the last turn at the time of the request.
         """

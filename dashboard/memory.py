@@ -21,10 +21,10 @@ from fallow.units import format_bytes
 _LOG = logging.getLogger(__name__)
 
 _KEPT_SHARE = 3 / 4
-"""The share of the budget for kept views. The remainder is for views in progress, whose need is known only at their end."""
+"""The share of the budget for kept views. The rest is for views in progress, whose need is known only at their end."""
 
 _MOST_SHARE, _WORTH_WHILE = 7 / 8, 1.1
-"""Nothing is evicted below both limits: this share of the budget, and this multiple of the memory that no eviction freed."""
+"""Nothing is evicted below both limits: this share of the budget; this multiple of memory that no eviction freed."""
 
 _IN_A_ROW = 8
 """The most pages that may go before a waiting view: the number of threads that answer."""
@@ -60,7 +60,7 @@ class Budget:
 
     @contextmanager
     def making(self, evict: Callable[[], bool], patience_s: float | None = None) -> Iterator[None]:
-        """Wait for room to make a page of a ready view, and measure its need; raises TimeoutError after `patience_s`."""
+        """Wait for room to make a page of a ready view, and measure it; raises TimeoutError after `patience_s`."""
         own = self._admit(self._pages, evict, patience_s)
         try:
             yield
@@ -90,7 +90,7 @@ class Budget:
 
     @property
     def _next(self) -> object:
-        """The next page or view. Pages come first, since the next view would take their room; a view waits for a few pages."""
+        """The next page or view. Pages come first, since a view would take their room; it waits for a few pages."""
         pages_wait = self._pages and (self._in_a_row < _IN_A_ROW or not self._views)
         return (self._pages if pages_wait else self._views)[0]
 
@@ -107,7 +107,7 @@ class Budget:
     def _has_room(self, evict: Callable[[], bool]) -> bool:
         """Return whether one more fits beside those in progress, if every one takes the largest need so far.
 
-        For the first, `evict` makes room, and it begins in any case. Another one waits instead: two at once finish no sooner
+        For the first, `evict` makes room, and it begins in any case. Another one waits: two at once finish no sooner
         than one after the other, and evicted views must be made again. Until a need is measured, one is made at a time.
         """
         if self._making and self._need_bytes is None:
@@ -179,12 +179,12 @@ def release_unused_memory() -> None:
 
 
 def budget_bytes(setting: int, workers: int, groups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return the bytes that one worker may use: its share of `setting`; for 0, its share of half of the machine's limit."""
+    """Return the bytes that one worker may use: its share of `setting`; for 0, of half of the machine's limit."""
     return (setting or limit_bytes(groups) // 2) // workers
 
 
 def limit_bytes(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
-    """Return the bytes that the container or the unit may use: the lowest limit of its control groups and of the machine."""
+    """Return the bytes that the container or unit may use: the lowest limit of its control groups and the machine."""
     return min([int(psutil.virtual_memory().total), *_limits(groups, own)])
 
 

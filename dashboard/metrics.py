@@ -1,7 +1,7 @@
-"""The dashboard's `/metrics`: ledger and recommendations of a window, in the Prometheus text format. Source of docs/metrics.md.
+"""The dashboard's `/metrics`: ledger and recommendations of a window, as Prometheus text. Source of docs/metrics.md.
 
-All families are gauges of a window that moves with the data: none is a counter, and sums over time mean nothing. The route is
-open to readers of the pages and to programs with a token. Unknown values are absent, never 0.
+All families are gauges of a window that moves with the data: none is a counter, and sums over time mean nothing. The
+route is open to readers of the pages and to programs with a token. Unknown values are absent, never 0.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def _add_group(samples: ExposedSamples, named: dict[str, str], own: Recommendati
 
 
 def _add_pools(samples: ExposedSamples, found: FleetDemand) -> None:
-    """Add the figures of pools. A pool with unknown demand has no figure; neither has OTHER_POOLS if it contains such a pool."""
+    """Add the figures of pools, but not of a pool with unknown demand, or of OTHER_POOLS if it contains such a pool."""
     kept = _kept_pools((each.pool, each.gpus) for each in found.pools)
     for family, read in _POOL_FAMILIES:
         by_pool: dict[str, list[int | None]] = defaultdict(list)

@@ -39,7 +39,7 @@ class PagesApp(Dash):  # type: ignore[misc]  # dash is untyped
         )
         self._own = {suffix: "\n".join(_texts(suffix)).encode() for suffix in _TYPES}
         self.server.add_url_rule(_ADDRESS, "own_files", self._file)
-        # where dash asks for all of Plotly with the first graph of a page: the part that our graphs need, a quarter as large
+        # instead of all of Plotly, which dash requests with a page's first graph: the part in use, a quarter as large
         bundle = partial(send_from_directory, str(_ASSETS.joinpath("vendor")), "plotly.min.js")
         self.server.add_url_rule(_CHARTS_LIBRARY, "charts_library", bundle)
 

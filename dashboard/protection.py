@@ -29,14 +29,15 @@ CALLBACK = "/_dash-update-component"
 _SCRIPTS = ("/_dash-component-suites/", "/assets/")
 _LONG_BYTES = 1024
 MOST_SENT_BYTES = 1024 * 1024
-"""The longest request: a selection of all rows of a table of 10,000 findings is shorter. Parsed, it takes up to twenty times as much."""
+"""The longest request: a selection of all rows of a table of 10,000 findings is shorter. Parsed, a request takes up to
+twenty times as much."""
 TOO_LONG = "fallow: the request is too large; choose fewer rows or write less\n"
 _READING = ("GET", "HEAD", "OPTIONS")
 _OWN_FRAME = "frame-ancestors 'self'"
 
 
 def content_security_policy(app: Any) -> str:
-    """Return a policy that allows this server's own files and no eval. Plotly's style attributes need the `unsafe-inline`."""
+    """Return a policy with only this server's own files and no eval; Plotly's style attributes need `unsafe-inline`."""
     return "; ".join(
         [
             "default-src 'none'",
@@ -96,7 +97,7 @@ def protect(app: Any, access: Access, rates: Rates) -> None:
 
 
 def _admitted(access: Access, gate: Gate) -> Reader | AnyResponse:
-    """Return the reader, or the answer that they get instead: 429 after too many requests, else a refusal or a sign-in."""
+    """Return the reader, or the answer instead: 429 after too many requests, else a refusal or a sign-in."""
     found = access.admit(request)
     who = found.actor if isinstance(found, Reader) else found.who
     stopped = gate.stop_stranger(request) if who is None else gate.stop_reader(who, request)
@@ -104,11 +105,11 @@ def _admitted(access: Access, gate: Gate) -> Reader | AnyResponse:
 
 
 def is_foreign(asked: Request) -> bool:
-    """Return whether another site's page may have sent the request: a request that writes must prove that it is from here.
+    """Return whether another site's page may have sent the request: one that writes must prove that it is from here.
 
-    The browser sends the proof, since no page can set `Sec-Fetch-Site` or `Origin`. The former stays correct behind a proxy
-    that changes `Host`, but browsers send it only over TLS and on loopback. Programs send neither and may use the paths
-    for programs, where nothing is written.
+    The browser sends the proof, since no page can set `Sec-Fetch-Site` or `Origin`. The former stays correct behind a
+    proxy that changes `Host`, but browsers send it only over TLS and on loopback. Programs send neither and may use the
+    paths for programs, where nothing is written.
     """
     if asked.method in _READING:
         return False
@@ -124,7 +125,7 @@ def is_foreign(asked: Request) -> bool:
 
 
 def _put_headers(response: Response, policy: str) -> None:
-    """Add the headers to an answer. An answer with a policy of its own is a document that these pages show in a frame."""
+    """Add the headers to an answer. An answer with its own policy is a document that these pages show in a frame."""
     own = response.headers.get("Content-Security-Policy")
     if own and "frame-ancestors" not in own:
         own = f"{own.rstrip('; ')}; {_OWN_FRAME}"
@@ -164,7 +165,7 @@ def _gzip(content: bytes) -> bytes:
 
 
 _gzip_once = lru_cache(maxsize=64)(_gzip)
-"""Cached for scripts and styles only, which are few and the same for all readers. Data of the lake are kept with their window."""
+"""Cached for scripts and styles only: few, and the same for all readers. The lake's data are kept with their window."""
 
 
 _MOST_PARTS = 10_000
@@ -174,8 +175,8 @@ _MOST_PARTS = 10_000
 def is_malformed(asked: Request, callbacks: Mapping[str, Any]) -> bool:
     """Return whether a callback request differs from those that the pages send: other elements, or another order.
 
-    dash does not check requests: a missing part becomes an error with a long traceback. `callbacks` are dash's callbacks by
-    their output. Raises RequestEntityTooLarge.
+    dash does not check requests: a missing part becomes an error with a long traceback. `callbacks` are dash's
+    callbacks by their output. Raises RequestEntityTooLarge.
     """
     content = asked.get_data()
     if content.count(b"{") + content.count(b"[") > _MOST_PARTS:
@@ -223,7 +224,7 @@ def _as_list(outputs: object) -> object:
 
 
 def _outputs(output: str) -> list[dict[str, str]]:
-    """Return the elements that a callback fills, from dash's name for them: `..a.children...b.data..` or `a.children`."""
+    """Return the elements that a callback fills, from dash's name for them: `..a.children...b.data..`, `a.children`."""
     found = output[2:-2].split("...") if output.startswith("..") else [output]
     return [{"id": name, "property": kind} for name, _, kind in (each.rpartition(".") for each in found)]
 

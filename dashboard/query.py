@@ -24,16 +24,16 @@ _LONGEST, _LONGEST_SCENARIO = 300, 2000
 
 @dataclass(frozen=True)
 class Query:
-    """Window, scope, time zone and language; then what single pages ask for. Empty is the default of each.
+    """Window, scope, time zone and language; then what single pages ask for. An empty field means its default.
 
-    `since` and `until` are days, weeks or moments as the commands take them, and take the place of `span`. `first` and `last` are
-    days in the reader's zone, both inclusive, and take the place of either. `against` is what the page that compares sets the
-    window beside: `before`, `13w` or days as `2026-08-10..2026-08-16`. `zone` and
-    `lang` stand for `report.timezone` and `report.language`. `gpu`, `host`, `user`, `finding` and `recommendation` (ids) are what a page is
-    about, `sort` the order of its rows, `filter` which of them and `show` whether it has those too that it leaves out by itself
-    (grid.py), `start` and `end` the part of the window that a chart is zoomed to, `rows` what a row of the timeline
-    stands for, `group` what the recommendations are grouped by, `reserve` the reserve in percent that is
-    tried out, `scenario` what is tried out on the page What if.
+    `since` and `until` are days, weeks or moments as the commands take them, and replace `span`. `first` and `last` are
+    days in the reader's zone, both inclusive, and replace either. `against` is the window to compare with: `before`,
+    `13w` or days as `2026-08-10..2026-08-16`. `zone` and `lang` replace `report.timezone` and `report.language`. `gpu`,
+    `host`, `user`, `finding` and `recommendation` (ids) are the subject of a page. `sort` is the order of its rows,
+    `filter` selects rows, and `show` adds those that the page leaves out by default (grid.py). `start` and `end` are
+    the part of the window that a chart shows, `rows` what a row of the timeline stands for, `group` what
+    recommendations are grouped by, `reserve` the reserve in percent that is tried out, `scenario` what is tried out on
+    the page What if.
     """
 
     span: str = ""
@@ -64,9 +64,9 @@ class Query:
 
     @classmethod
     def parse(cls, search: object) -> Query:
-        """That of an address's `?...`; raises UsageError for what cannot be meant, and leaves out names it does not know.
+        """Return the query of an address's `?...`, without unknown names; raises UsageError for invalid values.
 
-        What is no text asks for nothing in particular.
+        A `search` that is not text is an empty query.
         """
         known = {field.name for field in fields(cls)}
         try:
@@ -123,7 +123,7 @@ class Query:
     def window(self, data_end_ms: int, zone: tzinfo) -> Window:
         """The window, its spans counted back from the end of the data as `--since` counts them.
 
-        Moments are rounded outward to the 10 s that agents sample in: readers who mean the same share what is made of it.
+        Moments are rounded outward to the 10 s of the agents' samples, so that similar windows share their results.
         """
         if self.first or self.last:
             return day_window(*days_between(self.first, self.last), zone)

@@ -1,4 +1,4 @@
-"""Creation of the app and of its socket, and a server in this process, which `fallow demo` uses after it has read its lake."""
+"""Creation of the app and its socket, and a server in this process, which `fallow demo` uses after reading its lake."""
 
 from __future__ import annotations
 

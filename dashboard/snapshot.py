@@ -92,7 +92,7 @@ class LakeSnapshot:
 
         Raises LakeError and its kinds, and ConfigError for tables of prices, owners or goals.
         """
-        # read first, so that an unreadable table fails before the ledger is built and before a reader sees the new version
+        # first, so that an unreadable table fails before the ledger is built and before a reader sees the new version
         load_actions(inputs.lake)
         annotations = load_annotations(inputs.lake)
         open_owners(inputs.settings)
@@ -101,7 +101,7 @@ class LakeSnapshot:
         return cls(inputs, load_whole(inputs), version, annotations, keep)
 
     def after_actions(self, version: str) -> LakeSnapshot:
-        """Return the same data with the newest actions and annotations; ledger and findings are kept. Raises LakeError."""
+        """Return the same data with the newest actions and annotations; keeps ledger and findings. Raises LakeError."""
         load_actions(self.inputs.lake, strict=True)
         annotations = load_annotations(self.inputs.lake, strict=True)
         after = LakeSnapshot(self.inputs, self._ledger, version, annotations, self._keep)
@@ -112,13 +112,13 @@ class LakeSnapshot:
     def begin(
         self, query: Query, reader: Reader, makers: Makers, *, findings: bool = True, by: str | None = None
     ) -> Future[View]:
-        """Return the future of the view of a query, limited to what the reader may see; the makers make a missing one for `by`.
+        """Return the future of a query's view, limited to what the reader may see; the makers make it for `by`.
 
         Without `findings`, the rules need not have run in the window.
 
-        The view's reader is `shared_reader`, since all readers of a team share the view. Its query is the part that every page
-        has in its address: the subject of a page and its order do not change the view. Raises LakeError and its kinds,
-        UsageError and TooManyError.
+        The view's reader is `shared_reader`, since all readers of a team share the view. Its query is the part that
+        every page has in its address: the subject of a page and its order do not change the view. Raises LakeError and
+        its kinds, UsageError and TooManyError.
         """
         key = (seen_by(query, reader).on_every_page, shared_reader(reader))
         window = self._windows.find((self._named_window(query), False))
@@ -150,7 +150,7 @@ class LakeSnapshot:
         return view
 
     def _updated_view(self, window: _Window, query: Query, reader: Reader) -> View | None:
-        """Return the view from before the last actions with the current status of its findings; None without such a view."""
+        """Return the view from before the last actions with its findings' current status; None without such a view."""
         before = window.before.get((query, reader))
         if before is None:
             return None
@@ -228,7 +228,7 @@ def shared_reader(reader: Reader) -> Reader:
 
 
 def _names(whole: Whole, reader: Reader) -> dict[str, tuple[str, ...]]:
-    """Return the pools, models and teams that the reader can choose; for a reader of one team, only those of that team."""
+    """Return the pools, models and teams that the reader can choose; a reader of one team only those of that team."""
     seen = all_known(whole, Scope(team=reader.team))
     gpus = seen.segments["gpu"].unique().sort().to_list()
     inventory = whole.inventory

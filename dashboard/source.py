@@ -63,20 +63,21 @@ _ACTIONS_WITHIN_S = 2.0
 
 _PAUSE_S, _LONGEST_PAUSE_S = 30.0, 600.0
 _PAUSE_FACTOR = 10
-"""The pause between two readings of the lake is at least this multiple of the last reading's time: readers come first."""
+"""The pause between two readings of the lake is at least this multiple of the last one's time: readers come first."""
 
 _TOO_LONG_S = 1200.0
 """More than five thousand GPUs take, with all warmed views. A network file system may wait for its server for ever."""
 
 _QUIET_PART, _QUIET_TIMES = 6, 12
-"""Views are precomputed after a time without requests: the least pause divided by _QUIET_PART, at the latest after _QUIET_TIMES of it."""
+"""Views are precomputed after a time without requests: the least pause divided by _QUIET_PART, at the latest after
+_QUIET_TIMES of it."""
 
 _STILL_ASKED_MS = 3_600_000
 _WARMED = 12
 """The number of recently requested views (of the last hour) that a new version has ready before readers see it."""
 
 _WAITING = 4
-"""The threads that may wait for views at once: half of those that answer. The other threads serve views that are ready."""
+"""The threads that may wait for views at once: half of those that answer. The others serve views that are ready."""
 
 _ATTEMPTS = 3
 """How often the lake is listed and read again when files are replaced during the reading."""
@@ -100,8 +101,8 @@ LATE = Problem(
 class LakeSource:
     """Provides views of the newest version of the lake that has been read. Thread-safe.
 
-    `refresh` reads the lake once, `follow` reads it from now on. Readers do not wait for a reading: until a new version is
-    ready, views are of the last version. They stay where the lake cannot be read any more; `stale_because` has the reason.
+    `refresh` reads the lake once, `follow` reads it from now on. Readers do not wait for a reading: until a new version
+    is ready, views are of the last version. They stay if the lake becomes unreadable; `stale_because` has the reason.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class LakeSource:
         patience_s: float | None = None,
         budget: Budget | None = None,
     ) -> None:
-        """A reader waits at most `patience_s` for a view, without end where it is None. Kept windows stay within the budget."""
+        """A reader waits at most `patience_s` for a view, None: without end. Kept windows stay within the budget."""
         self._open = open_inputs
         self._clock = clock or SystemClock()
         self._patience_s = patience_s
@@ -221,7 +222,7 @@ class LakeSource:
         return self._open()
 
     def version(self) -> str:
-        """Return a text that changes with the lake. Before the first reading, raises LakeError, or TimeoutError during it."""
+        """Return a text that changes with the lake; raises LakeError before the first reading, TimeoutError in it."""
         return self._current().version
 
     def forget(self) -> None:
@@ -229,7 +230,7 @@ class LakeSource:
         self._actions_seen_ms = None
 
     def refresh(self) -> None:
-        """Read the lake if its data have changed; raises LakeError and its kinds where there is no older version to show."""
+        """Read the lake if its data have changed; raises LakeError and its kinds if there is no older version."""
         self._reader.submit(self._refresh).result()
 
     def follow(self, *, pause_s: float = _PAUSE_S) -> threading.Event:
@@ -275,7 +276,7 @@ class LakeSource:
             pause_s = min(max(least_s, _PAUSE_FACTOR * (time.monotonic() - before)), _LONGEST_PAUSE_S)
 
     def _wait_for_quiet(self, quiet_s: float, end: threading.Event) -> None:
-        """Wait until readers have asked for nothing for a while, since work ahead slows their pages down; not for ever."""
+        """Wait until readers request nothing for a while, since work ahead slows their pages; not for ever."""
         until_s = time.monotonic() + _QUIET_TIMES * quiet_s
         while self._looked_s + quiet_s > time.monotonic() < until_s and not end.wait(quiet_s / 10):
             pass
@@ -324,7 +325,7 @@ class LakeSource:
             self._snapshot, self._actions_seen_ms, self._actions_problem = snapshot, began_ms, None
 
     def _warm(self, snapshot: LakeSnapshot) -> None:
-        """Make the recently requested views of a new version before readers see it. A failure shows at the next request."""
+        """Make a new version's recently requested views before readers see it. A failure shows at the next request."""
         now_ms = self._clock.now_ms()
         with self._swap:
             wanted = [(*asked, own) for asked, (at_ms, own) in self._asked.items() if now_ms - at_ms < _STILL_ASKED_MS]
@@ -341,7 +342,7 @@ class LakeSource:
                 self._asked.popitem(last=False)
 
     def _notice_actions(self) -> None:
-        """Take the version with new actions. Where the lake does not respond, readers do not wait long and see them later."""
+        """Take the version with new actions. If the lake does not respond, readers soon go on, and see them later."""
         with self._swap:
             now_ms, seen_ms = self._clock.now_ms(), self._actions_seen_ms
             is_time = seen_ms is None or not 0 <= now_ms - seen_ms < _ACTIONS_EVERY_MS
@@ -391,7 +392,7 @@ def _is_running_after(work: Callable[[], object]) -> bool:
 
 
 def _digest_of_tables(settings: Config) -> str:
-    """Return a digest of the site's tables, the settings and fallow's version. An unreadable table fails later, when opened."""
+    """Return a digest of the site's tables, the settings and the version. An unreadable table fails when opened."""
     found = hashlib.blake2b(f"{__version__} {sorted(settings.values.items())}".encode(), digest_size=4)
     for name in _TABLES:
         with contextlib.suppress(ConfigError):

@@ -1,4 +1,4 @@
-"""The timeline's frames over time: the longest state of every GPU in a bin, or the shares of states in a pool or host."""
+"""The timeline's frames over time: the longest state of a GPU in a bin, or the shares of states in a pool or host."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def bin_width_ms(since_ms: int, until_ms: int, rows: int = 1) -> int:
 
 
 def gpu_timeline(view: View, only: Collection[str] | None = None) -> PageTimeline:
-    """Return the timeline of the visible time with all GPUs, or with those of `only`; at most the MOST_ROWS most unused ones.
+    """Return the timeline of the visible time with all GPUs or those of `only`; at most the MOST_ROWS most unused.
 
     The address names the order of rows: by pool and host, by unused time or by user, of the whole window.
     """
@@ -157,7 +157,7 @@ def spans_of(view: View) -> pl.DataFrame:
 def _gpus(spans: pl.DataFrame) -> pl.DataFrame:
     """Return a row per `gpu`, the most unused first.
 
-    Columns: the last `host` and `pool`, the longest `user`, `unused_ms`, and `unconfirmed`, the share of sampled time in it.
+    Columns: the last `host` and `pool`, the longest `user`, `unused_ms`, and `unconfirmed`, its share of sampled time.
     """
     longest = (
         spans.filter(pl.col("user").is_not_null())
@@ -205,8 +205,8 @@ MOST_GROUPS = 1_000
 class GroupTimeline(Frames):
     """The timeline with a row per pool or host: row i stands for all GPUs of `names[i]`.
 
-    `frames` has `lines` lines per row. In every bin, a state has lines in proportion to its share of the GPU time, rounded so
-    that they add up to `lines`. Time before a GPU's first row, and time outside of the scope, is NOT_SEEN.
+    `frames` has `lines` lines per row. In every bin, a state has lines in proportion to its share of the GPU time,
+    rounded so that they add up to `lines`. Time before a GPU's first row, and time outside of the scope, is NOT_SEEN.
 
     Attributes:
         kind: `pool` or `host`.

@@ -1,7 +1,7 @@
 """Times on the pages: the choice of days, the visible part of a window, and the bins of charts.
 
-A reader chooses days in two fields, which the browser turns into its own date fields (assets/days.js). `start` and `end` of
-the address are the visible part of the window. Bins have round widths and begin at round times of the reader's clocks.
+A reader chooses days in two fields, which the browser turns into its own date fields (assets/days.js). `start` and
+`end` of the address are the visible part of the window. Bins have round widths and begin at round local times.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _CLOSER, _WIDER, _EARLIER, _LATER = tr("closer"), tr("wider"), tr("earlier"), tr
 
 
 def visible(view: View) -> tuple[int, int]:
-    """Return start and end of the visible time in milliseconds: the address's part of the window, else the whole window."""
+    """Return start and end of the visible time in milliseconds: the address's part of the window, else all of it."""
     since_ms, until_ms = view.report.ledger.summary.since_ms, view.report.ledger.summary.until_ms
     try:
         asked = parse_window(view.query.start or None, view.query.end or None, zone=view.zone)
@@ -118,7 +118,7 @@ def zoom_note(view: View) -> html.Div:
 
 
 def _other_times(view: View) -> dict[str, tuple[int, int]]:
-    """Return other times to show: half or twice the visible time, and the visible time moved by half to earlier or later."""
+    """Return other times to show: half or twice the visible time, and that time moved by half to earlier or later."""
     start, end = visible(view)
     since_ms, until_ms = view.report.ledger.summary.since_ms, view.report.ledger.summary.until_ms
     quarter = floor_ms((end - start) // 4, MINUTE_MS)
@@ -160,8 +160,8 @@ def width_of(span_ms: int, most: float, least_ms: int) -> int:
 def edges(zone: tzinfo, since_ms: int, until_ms: int, width_ms: int) -> NDArray[np.int64]:
     """Return the starts of the bins that cover a time, and the end of the last bin.
 
-    When clocks change, a bin above an hour is an hour longer or shorter. An hour that occurs twice has separate bins for both
-    occurrences.
+    When clocks change, a bin above an hour is an hour longer or shorter. An hour that occurs twice has separate bins
+    for both occurrences.
     """
     if width_ms < 2 * _SLOT_MS:
         offset_ms = _offset_ms(since_ms, zone)

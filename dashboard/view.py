@@ -108,7 +108,7 @@ _EMPTY = Problem(tr("This window has no data."), tr("Choose another window."))
 
 
 def problem_of(error: FallowError, reader: Reader) -> Problem:
-    """Return the problem that a reader sees for an error. Only readers who `sees_places` see paths and hosts of the site."""
+    """Return the problem that a reader sees for an error; only readers who `sees_places` see paths and hosts."""
     if isinstance(error, EmptyScopeError):
         return Problem(error.message, _NAMES_HINT)
     names_places = isinstance(error, _SITE_ERRORS)

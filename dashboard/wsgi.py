@@ -1,7 +1,7 @@
 """The pages in one or several processes, which gunicorn starts and a reload replaces without a gap.
 
-The first process reads no lake, since the libraries' threads for that would not survive the fork. `/healthz` can have a port
-and a process of its own, so that no computation of the pages delays it.
+The first process reads no lake, since the libraries' threads for that would not survive the fork. `/healthz` can have a
+port and a process of its own, so that no computation of the pages delays it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Pulse:
 
 
 def health_application(pulse: Pulse) -> Callable[[dict[str, Any], Any], list[bytes]]:
-    """Return a WSGI application: 200 while a process of the pages runs, 503 before the first one and when all are stuck."""
+    """Return a WSGI application: 200 while a process of the pages runs, 503 before the first or if all are stuck."""
 
     def answer(environ: dict[str, Any], start: Any) -> list[bytes]:
         if environ["PATH_INFO"] != HEALTH:
@@ -65,7 +65,7 @@ def health_application(pulse: Pulse) -> Callable[[dict[str, Any], Any], list[byt
 
 
 def serve_health(listening: socket.socket, pulse: Pulse, pages: socket.socket) -> None:
-    """Start a process that serves `/healthz`, ends with this process and takes over `listening`; `pages` stays with this one."""
+    """Start a process that takes over `listening`, serves `/healthz`, and ends with this one, which keeps `pages`."""
     parent = os.getpid()
     if os.fork():
         listening.close()
@@ -177,7 +177,7 @@ def serve_workers(
     workers: int,
     health: socket.socket | None = None,
 ) -> int:
-    """Serve the app of `make` until Ctrl-C or SIGTERM; print the address once a worker can answer. Return the exit code.
+    """Serve the app of `make` until Ctrl-C or SIGTERM; print the address once a worker is ready. Return the exit code.
 
     `health` is a socket for `/healthz` only. Takes over both sockets.
     """

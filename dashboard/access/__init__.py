@@ -1,4 +1,4 @@
-"""Ways to identify the reader: the local user, a name from a reverse proxy, or a sign-in with OpenID Connect. Imports no page."""
+"""Ways to identify the reader: as the local user, by a proxy, or by OpenID Connect. Imports no page."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Allowance:
 
 
 class RefusalRation:
-    """Limits the refusals that the audit log gets. Without a limit, strangers could fill the disk, and then no reader could act."""
+    """Limits the refusals in the audit log: without a limit, strangers could fill the disk, and no reader could act."""
 
     def __init__(self, most_per_minute: int, clock: Clock) -> None:
         self._allowance = Allowance(most_per_minute, clock)

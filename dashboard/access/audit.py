@@ -1,7 +1,7 @@
 """The audit log: one line for each act of a reader, and how `fallow dashboard` shows the lines.
 
-Every line goes to standard error, in words, and to the trail that dashboard.audit names, as JSON. A change is logged before it
-is made (`audit_first`): where the trail cannot be written, nothing is changed.
+Every line goes to standard error, in words, and to the trail that dashboard.audit names, as JSON. A change is logged
+before it happens (`audit_first`): where the trail cannot be written, nothing is changed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LONGEST = 4000
 
 _MOST_REFUSALS = 600
 _STRANGERS_RATION, _NAMED_RATION = (RefusalRation(_MOST_REFUSALS, SystemClock()) for _ in range(2))
-"""Per process: 600 lines a minute are some 200 MB a day. Strangers have a ration of their own: one client can pose as many."""
+"""Per process: 600 lines a minute are some 200 MB a day. Strangers have their own ration: a client can pose as many."""
 
 
 def audit(who: Actor, did: str, event: str) -> None:
@@ -68,7 +68,7 @@ def audit_first(who: Actor, did: str, event: str) -> None:
 
 
 def audit_export(reader: Reader, path: str, search: str) -> None:
-    """Write down that a reader downloads a file. Raises AuditError where that fails; the reader must then not get the file."""
+    """Log that a reader downloads a file. Raises AuditError where that fails; the reader must then not get the file."""
     asked = plain(f"{path}?{search}" if search else path, 500)
     audit_first(reader.actor, in_role(reader, f"takes {asked}"), EXPORT)
 
@@ -152,5 +152,5 @@ class _Lines(logging.Formatter):
 
 
 def _indented(traceback: str) -> list[str]:
-    """Return the traceback's lines, indented: an error often quotes a request, which must not look like a line of the log."""
+    """Return the traceback's lines, indented: it often quotes a request, which must not look like a line of the log."""
     return [f"    {revealed(line)[:_LONGEST]}" for line in traceback.splitlines()]

@@ -22,7 +22,7 @@ _RANDOM_KEY = secrets.token_bytes(32)
 
 
 def access_of(settings: Config, *, address: str, local: bool, insecure: bool, clock: Clock | None = None) -> Access:
-    """Return the access that the settings choose for an address; `local` means that only this machine reaches the address.
+    """Return the access that the settings choose for an address; `local`: only this machine reaches the address.
 
     Raises UsageError where no setting identifies the readers, and ConfigError for settings that cannot be used.
     """

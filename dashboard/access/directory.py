@@ -1,4 +1,4 @@
-"""Roles and teams of users and groups, and tokens of programs, from the site's CSV file; a changed file is read again."""
+"""Roles and teams of users and groups, and tokens of programs, from the site's CSV file; a changed file is reread."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Directory:
     """Roles and teams by name. A valid file stays in force until another valid file replaces it."""
 
     def __init__(self, path: str, default_role: str) -> None:
-        """Raises ConfigError, with file and line, for a file that cannot be used. With an empty path the directory is empty."""
+        """Raises ConfigError, with file and line, for an unusable file. With an empty path the directory is empty."""
         self._path = path
         self._default: tuple[str, str | None] = (default_role, None)
         self._lock = threading.Lock()

@@ -12,7 +12,7 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 class AllowedHosts:
-    """The configured names. This machine's name and plain IP addresses are always allowed: no foreign site can own them."""
+    """The configured names, and always this machine's name and plain IP addresses, which no foreign site can own."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._names = {name_of(each) for each in (*names, socket.gethostname(), *LOOPBACK_NAMES)}

@@ -37,7 +37,7 @@ _NO_PAGE_PATHS = ("/_dash", "/assets/", "/export/")
 
 
 class SignIn:
-    """Admits readers with a session. Without a session, a page redirects to the provider and every other path answers 401."""
+    """Admits readers with a session. Without one, a page redirects to the provider and other paths answer 401."""
 
     way_out = OUT
 
@@ -85,7 +85,7 @@ class SignIn:
         return self._person(request, session)
 
     def _person(self, request: Request, session: Session) -> Reader | Visitor:
-        """Return the reader by the current file of people, so that a removed role ends at once; without a role a visitor."""
+        """Return the reader by the current file of people, so that a removed role ends at once; else a visitor."""
         user = session.user
         found = self._people.person(user, session.groups)
         return found or Visitor(
@@ -149,7 +149,7 @@ class SignIn:
         return response
 
     def _groups(self, claim: object) -> tuple[str, ...]:
-        """Return the groups of a claim that is one text or a list of texts. Other values grant nothing and are logged once."""
+        """Return the groups of a claim: a text or a list of texts. Other values grant nothing and are logged once."""
         listed = [claim] if isinstance(claim, str) else claim if isinstance(claim, list) else []
         texts = [each for each in listed if isinstance(each, str)]
         is_odd = len(texts) < len(listed) or not (claim is None or isinstance(claim, str | list))
@@ -189,7 +189,7 @@ def _no_role_sentence(user: str) -> str:
 
 
 def _return_address(request: Request) -> str:
-    """Return the address to return to: https except on loopback, since a proxy may end TLS. The host is checked already."""
+    """Return the address to return to: https except on loopback, since a proxy may end TLS. The host was checked."""
     return f"{'http' if is_loopback(request.host) else 'https'}://{request.host}{RETURN}"
 
 

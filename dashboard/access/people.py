@@ -64,7 +64,7 @@ AHEAD = Reader("", ADMIN)
 
 
 def person() -> Reader:
-    """Return the reader of the current request. Raises NotAllowedError where the reader is unknown: there is no default."""
+    """Return the reader of the current request. Raises NotAllowedError for an unknown reader: there is no default."""
     found = g.get("person") if has_request_context() else None
     if not isinstance(found, Reader):
         raise NotAllowedError("you are not signed in", "sign in again")

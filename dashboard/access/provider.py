@@ -23,7 +23,7 @@ _ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "E
 """Signatures with the provider's own key. Unsigned tokens and tokens signed with a shared secret are refused."""
 
 _UNUSABLE = (OSError, AuthlibBaseError, JoseError, ValueError, TypeError, KeyError, AttributeError)
-"""Errors that an answer of an unexpected shape causes. Network errors and a missing file of authorities are OSErrors."""
+"""Errors that an answer of an unexpected shape causes. Network errors and a missing CA file are OSErrors."""
 
 _TIMEOUT_S = 10
 _CACHE_S = 3600
@@ -32,7 +32,7 @@ _KEYS_AGAIN_S = 30
 _FAILURE_S = 5
 """After a failure the provider is not asked again for this long. Otherwise every visitor would wait for the timeout."""
 _AT_ONCE = 4
-"""The number of threads that may wait for the provider to complete sign-ins: half of the threads that answer requests."""
+"""The number of threads that may wait for the provider to complete sign-ins: half of those that answer requests."""
 _LEEWAY_S = 60
 
 
@@ -56,7 +56,7 @@ class Provider:
         self._failure: tuple[float, ProviderError] | None = None
 
     def address(self, redirect: str, state: str, nonce: str, verifier: str) -> str:
-        """Return the address at which a user signs in; the provider sends them back to `redirect`. Raises ProviderError."""
+        """Return the address at which a user signs in and is sent back to `redirect`. Raises ProviderError."""
         with self._session(redirect) as session:
             address, _ = session.create_authorization_url(
                 self._endpoint("authorization_endpoint"), state=state, nonce=nonce, code_verifier=verifier
@@ -121,7 +121,7 @@ class Provider:
         return KeySet.import_key_set({"keys": fit})
 
     def _with_userinfo(self, session: OAuth2Session, token: dict[str, Any], claims: dict[str, Any]) -> dict[str, Any]:
-        """Return the claims with those of userinfo, where some providers put name and groups; the ID token takes precedence."""
+        """Return the claims with those of userinfo, which may have name and groups; the ID token takes precedence."""
         if "userinfo_endpoint" not in self._discovery() or "access_token" not in token:
             return claims
         answer = session.get(self._endpoint("userinfo_endpoint"), timeout=_TIMEOUT_S)

@@ -29,7 +29,7 @@ class Visitor:
     """A reader who does not get the pages, or not yet.
 
     Attributes:
-        answer: makes the answer, a refusal or the way to sign in. It takes time and lines of the log, so rates apply first.
+        answer: makes the answer, a refusal or the way to sign in. It costs time and log lines, so rates apply first.
         who: the actor; None where only the address is known.
     """
 

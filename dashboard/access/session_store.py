@@ -1,4 +1,4 @@
-"""Sessions on the server, in a SQLite file that all processes share. The file decides: a cookie without a row has no session."""
+"""Sessions on the server, in a SQLite file that all processes share: a cookie without a row there has no session."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Session:
 
 
 class SessionStore:
-    """Safe to use from many threads and processes. Every method raises SessionStoreError where the file cannot be used."""
+    """Safe to use from many threads and processes. Every method raises SessionStoreError for an unusable file."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / FILE
@@ -84,7 +84,10 @@ class SessionStore:
         row = (digest_of(identity), user, json.dumps(groups), address, now_ms, ends_ms, 0, now_ms, 0, 0, now_ms)
         with self._open() as database:
             database.execute("delete from sign_in where ends_ms <= ?", (now_ms,))
-            database.execute(f"insert into sign_in ({_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)  # noqa: S608
+            database.execute(
+                f"insert into sign_in ({_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+                row,
+            )
         return identity
 
     def find(self, identity: str, now_ms: int) -> Session | None:
@@ -105,8 +108,8 @@ class SessionStore:
     def offer(self, digest: str, serial: int, number: int, now_ms: int, *, again_after_ms: int) -> bool:
         """Return whether this request may issue the next number to the browser with the newest cookie.
 
-        Of several requests at once, one may. A number that the browser has not sent within `again_after_ms` may have been
-        lost on the way, so another number may follow it.
+        Of several requests at once, one may. A number that the browser has not sent within `again_after_ms` may have
+        been lost on the way, so another number may follow it.
         """
         with self._open() as database:
             query = (
@@ -164,7 +167,7 @@ def digest_of(identity: str) -> str:
 
 
 def store_in(folder: str) -> SessionStore:
-    """Return the store in the folder of dashboard.state; a missing folder is created. Raises ConfigError where it is unusable.
+    """Return the store in the folder of dashboard.state, which is created if missing. Raises ConfigError if unusable.
 
     Without a folder the store is in a temporary one, which is removed when this process ends.
     """

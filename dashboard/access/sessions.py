@@ -23,10 +23,10 @@ from fallow.clock import MINUTE_MS, SECOND_MS, Clock
 _LOG = logging.getLogger(__name__)
 
 GRACE_MS = MINUTE_MS
-"""How long the previous cookie stays valid: a page sends several requests at once, some before it has the new cookie."""
+"""How long the previous cookie stays valid: a page sends several requests at once, some before it has the new one."""
 
 _RENEWALS = 3
-"""A cookie is renewed after this fraction (1/3) of its time: a page that sends a request every minute keeps its session."""
+"""A cookie is renewed after this fraction (1/3) of its time: a page with a request every minute keeps its session."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Cookie:
 
 
 def _attributes(request: Request) -> dict[str, Any]:
-    """Return the attributes that a browser compares before it replaces a cookie; a cookie is set and dropped with the same."""
+    """Return the attributes that a browser compares before it replaces a cookie; setting and dropping need the same."""
     return {"path": "/", "secure": not is_loopback(request.host), "httponly": True, "samesite": "Lax"}
 
 
@@ -82,8 +82,8 @@ class Sessions:
     """Sessions whose cookies carry an id and a number. No number is issued twice, so that a stolen cookie is noticed.
 
     A renewed cookie has a higher number and counts from the first request with it. The previous cookie stays valid for
-    GRACE_MS from then on. A still older cookie ends the session, since two clients use it. Where a browser does not send a
-    renewed cookie, the answer with it may be lost: the next number is issued after a third of the cookie's time.
+    GRACE_MS from then on. A still older cookie ends the session, since two clients use it. Where a browser does not
+    send a renewed cookie, the answer with it may be lost: the next number is issued after a third of the cookie's time.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Sessions:
         self._cookie.put(response, request, [identity, 0])
 
     def current(self, request: Request) -> Session | None:
-        """Return the session of a request, None without one; the answer may renew its cookie. Raises SessionStoreError."""
+        """Return a request's session, None without one; the answer may renew its cookie. Raises SessionStoreError."""
         held = self._cookie.read(request)
         if held is None:
             return None

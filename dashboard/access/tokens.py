@@ -28,8 +28,8 @@ def is_for_programs(path: str) -> bool:
 class WithTokens:
     """Admits programs by their token from any address, and all other readers as `people_access` does.
 
-    An unknown token is always refused, at any path: a program with a mistyped token must not read as the person that a proxy
-    names.
+    An unknown token is always refused, at any path: a program with a mistyped token must not read as the person that a
+    proxy names.
     """
 
     def __init__(self, people_access: Access, people: Directory, hosts: AllowedHosts) -> None:

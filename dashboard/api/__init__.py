@@ -1,1 +1,1 @@
-"""The API: what the pages show, for programs. Endpoints as data, and the routes, OpenAPI document and MCP tools made from them."""
+"""The API: what the pages show, for programs. Endpoints are data for the routes, the OpenAPI document and MCP tools."""

@@ -1,7 +1,7 @@
 """The endpoints: their answers, the objects of their rows, and the parameters that filter the rows.
 
-ENDPOINTS is the source of the routes, the OpenAPI document, the MCP tools and docs/api.md. Every value is read by a column
-that pages, the report or the commands' `--json` show.
+ENDPOINTS is the source of the routes, the OpenAPI document, the MCP tools and docs/api.md. Every value is read by a
+column that pages, the report or the commands' `--json` show.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ApiEndpoint:
         columns: read the object or the rows.
         content: returns the object, or has the rows.
         more: parameters besides window, scope, filters and paging.
-        has_figures: true where the answer has figures of the window; they are null where nothing was observed in the window.
+        has_figures: true if the answer has figures of the window; they are null if nothing was observed in it.
     """
 
     name: str

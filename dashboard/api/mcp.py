@@ -1,6 +1,6 @@
-"""The endpoints as tools of the Model Context Protocol, at `/mcp`: JSON-RPC 2.0 over streamable HTTP, without state or streams.
+"""The endpoints as tools of the Model Context Protocol, at `/mcp`: JSON-RPC 2.0 over stateless HTTP without streams.
 
-Revisions: 2026-07-28, in which every request names its revision, and 2025-11-25 and 2025-06-18, which begin with `initialize`.
+Revisions: 2026-07-28, in which every request names its revision; 2025-11-25 and 2025-06-18 begin with `initialize`.
 Specification: https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
 """
 
@@ -144,7 +144,7 @@ def _check_version(asked: Request, method: str, params: Mapping[str, Any]) -> bo
 
 
 def _decoded(header: str | None) -> str | None:
-    """Return a header's value, decoded where it is in Base64, as values beyond plain ASCII are; None for invalid Base64."""
+    """Return a header's value, decoded from Base64, which values beyond plain ASCII need; None for invalid Base64."""
     if header is None or not (header.startswith("=?base64?") and header.endswith("?=")):
         return header
     try:
@@ -227,8 +227,8 @@ def _endpoint_answer(source: LakeSource, endpoint: ApiEndpoint, arguments: Mappi
 def _value(name: str, value: object) -> str:
     """Return the value as the text of an address's parameter; 2.0 is the integer 2, as in JSON Schema.
 
-    Raises UsageError for a value that is neither text nor number: as a text it would match nothing, and the answer would
-    have no rows.
+    Raises UsageError for a value that is neither text nor number: as a text it would match nothing, and the answer
+    would have no rows.
     """
     if isinstance(value, bool | list | dict):
         raise UsageError(f"{name[:80]} is neither a string nor a number", "give one value, as in the tool's schema")

@@ -39,7 +39,7 @@ def write_cursor(position: int, version: str, asked: str) -> str:
 def read_cursor(cursor: str, version: str, asked: str) -> int:
     """Return the row at which the page begins.
 
-    Raises UsageError for a text that is not a cursor of this request, OutdatedCursorError for a cursor of another version.
+    Raises UsageError for a text that is no cursor of this request, OutdatedCursorError for a cursor of another version.
     """
     hint = "take `next` of the previous answer and keep the other parameters, or leave the cursor out"
     try:

@@ -65,7 +65,7 @@ def _tagged(response: Response, tag: str) -> Response:
 
 
 def _as_problem(response: Response) -> Response:
-    """Return the response; a plain-text refusal of a path for programs becomes a problem document with the same words."""
+    """Return the response; a plain-text refusal of a path for programs becomes a problem document with its words."""
     if (
         response.status_code < 400
         or not is_for_programs(request.path)

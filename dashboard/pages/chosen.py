@@ -57,7 +57,7 @@ def command_block(label: str, command: str, name: str) -> list[Any]:
 
 
 def action_form(view: View, legend: str, prefix: str, ids: Iterable[str], *, ready: bool) -> list[Any]:
-    """Return the form for actions on the findings `ids`; empty for readers who may not act. The server checks again who acts.
+    """Return the form for actions on the findings `ids`; empty for readers who may not act. The server checks again.
 
     Element ids begin with `prefix`, `ready` is true if a row is chosen.
     """

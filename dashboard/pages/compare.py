@@ -18,7 +18,7 @@ _CHOICES = {"before": tr("the window before"), "13w": tr("the same days 13 weeks
 
 
 def _compare(view: View, colours: Palette) -> html.Div:
-    """The choices, then both windows figure by figure and pool by pool; what is compared with is the address's `against`."""
+    """Return the choices, then both windows by figure and by pool; the address's `against` names the other window."""
     seen, chosen = view.report.ledger.seen, view.query.against or "before"
     now = Window(seen.since_ms, seen.until_ms)
     other = window_against(now, chosen, view.zone)

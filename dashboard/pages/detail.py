@@ -45,7 +45,7 @@ _NO_NAME = 8
 
 @dataclass(frozen=True)
 class _Detail:
-    """What the pages of a GPU and of a host differ in: `column` names both the ledger's column and the address's value."""
+    """What differs between the pages of a GPU and a host; `column`: the ledger's column and the address's parameter."""
 
     column: str
     title: str

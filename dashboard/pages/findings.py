@@ -1,4 +1,4 @@
-"""The page of findings: all of them as a table to sort and filter, the chosen ones in full, and the form to act on them."""
+"""The page of findings: all as a table to sort and filter, the chosen ones in full, and the form to act on them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ _WIDTHS_PX = {
 
 
 def _shown(view: View) -> GridOf:
-    """Return a row for each finding of the view in the report's order; `standing` is its status as the commands name it, `aside` is "" unless it is listed only on demand."""
+    """Return a row for each finding of the view, in the report's order.
+
+    `standing` is the status as the commands name it; `aside` is "" unless the finding is listed only on demand.
+    """
     review = view.report.review
     return GridOf(
         all_findings(review),
@@ -70,7 +73,7 @@ _MOST_NAMED = 32
 
 
 def detail(view: View, ids: Sequence[str]) -> list[Any]:
-    """The one finding of the view that is chosen, or what several come to; ids that the reader does not see are nothing."""
+    """Return the chosen finding in full, or the sums of several; ids that the reader does not see count as none."""
     chosen = [each for each in view.report.named_findings if each.finding_id in set(ids)]
     if not chosen:
         return []
@@ -179,7 +182,7 @@ def _wrong(view: View, columns: Sequence[Column]) -> list[html.P]:
 
 
 def _tools(view: View) -> html.Div:
-    """Return the switch for findings of low confidence and snoozed ones, which the browser turns and keeps in the address; the table as files."""
+    """Return the switch for low-confidence and snoozed findings, kept in the address by the browser, and the files."""
     label = tr("Show low confidence and snoozed ones")
     # whether it is pressed says the browser, once the table follows its address
     switch = html.Button(label, id="findings-hidden", className="button switch", n_clicks=0)

@@ -66,7 +66,7 @@ _THEN = (
 
 
 def _overview(view: View, colours: Palette) -> html.Div:
-    """The headline, the first recommendations, where the time went beside the verdict of each pool, then the figures and the trend."""
+    """Return the headline, first recommendations, where the time went, the pools' verdicts, the figures, the trend."""
     return html.Div(
         [
             html.P(headline(view.report), className="headline"),

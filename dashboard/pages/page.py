@@ -21,12 +21,12 @@ from dashboard.view import View
 
 @dataclass(frozen=True)
 class Page:
-    """One page. `listed` pages stand in the navigation by their `name`; the others are reached from a row or a chart.
+    """A page. `listed` pages are in the navigation under their `name`; rows and charts lead to the others.
 
-    `question` is the heading: what the page answers. `make` makes what is below it, in sentences that `content` translates.
-    `connect` adds the page's own callbacks, each of which comes to its view by `dashboard.source.view_of`, which knows who asks.
-    `role` is the least that opens the page. `has_findings` is true for pages that show the findings of their window: the rules run in it
-    before they open.
+    `question` is the heading. `make` returns the content below it, in sentences that `content` translates. `connect`
+    adds the page's callbacks, each of which gets its view from `dashboard.source.view_of`, which knows the reader.
+    `role` is the lowest role that opens the page. `has_findings` is true if the page shows the findings of its window:
+    the rules then run before it opens.
     """
 
     path: str
@@ -165,8 +165,8 @@ def folded(panel: html.Section, *, on_phones: bool = False) -> html.Section:
 class TablesPage:
     """The content of a page that lists tables; `export` is the table that it offers as a file.
 
-    The first of the `sections` that has something to say answers the page's question. Those of `more` are behind their titles.
-    `for_people` is the sentence that takes the place of all sections where the page is of a team or a user.
+    The first of the `sections` that is not empty answers the page's question. Those of `more` are folded behind their
+    titles. `for_people` is the sentence that replaces all sections if the page is about a team or a user.
     """
 
     sections: tuple[PlacedSection, ...]

@@ -31,7 +31,7 @@ def _priced(made_by: Callable[[Sequence[PoolPurchase], str], Table | None]) -> S
 
 
 def unless_wrong(made_by: SectionOf, instead: Callable[[str], Table] | None = None) -> SectionOf:
-    """The section; where a site's table cannot be used, what `instead` makes of the reason, so that the rest of the page stands."""
+    """Return the section; if a site's table is unusable, what `instead` makes of the reason: the page still opens."""
 
     def section(view: View) -> Table | None:
         try:

@@ -1,4 +1,4 @@
-"""What to do: the decisions as a table to sort and filter, the chosen one in full, what can be given back, and other reserves."""
+"""Recommendations: all in a table to sort and filter, the chosen one in full, releasable GPUs, and other reserves."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _BETWEEN = "/"
 
 
 def _shown(view: View, found: Recommendations, group: str) -> GridOf:
-    """A row for each ranked one, or for each GPU to act on; those of a group beside one another, and its column first."""
+    """Return the ranked recommendations or their GPUs as rows; with a group, its column first and its rows together."""
     table = decisions_to_choose(found, lambda each: _hosts(view, each))
     if group == BY_GPU:
         return GridOf(by_gpu(table), lambda row: f"{row[0].recommendation_id}{_BETWEEN}{row[1]}", _WIDTHS_PX)
@@ -137,7 +137,7 @@ def _hosts(view: View, each: Recommendation) -> list[str]:
 
 
 def _finding(view: View, finding: Finding, told: Confidence) -> list[Any]:
-    """The finding, how sure it is, and which of its conditions do not hold, where these are not those of the decision, which are `told`."""
+    """Return the finding, its grade, and its unmet conditions unless its confidence is `told`, the recommendation's."""
     name = dcc.Link(heading(finding, view.report.decision_review), href=address(view, "finding", finding.finding_id))
     grade = view.translate(tr(finding.confidence.grade))
     failed = [html.Li(condition) for condition in finding.confidence.failed if finding.confidence != told]
@@ -187,13 +187,14 @@ def _nudge(view: View, each: Recommendation) -> list[Any]:
 _GRID, _DETAIL, _PREFIX, _WHAT_IF = "recommendations-grid", "recommendation-detail", "recommendation-", "what-if"
 _WORDS = "what-if-words"
 _CHOSEN, _ARRIVED, _TRIED = "recommendation-chosen", "recommendation-arrived", "reserve-tried"
-"""The chosen decision, which may be none of the table's, the one that the page has gone to, and the place of the reserve that is tried out."""
+"""The chosen recommendation, which may not be in the table; the one that the page has gone to; the place of the
+reserve that is tried out."""
 _SUMS, _CARDS, _REST = "recommendations-sums", "recommendations-cards", "recommendations-rest"
 _CARDS_AT_ONCE = 10
 
 
 def _leading(found: Recommendations, wanted: str) -> tuple[str, ...]:
-    """The id of the finding that the chosen one stands on; nothing where it stands on none, so that there is nothing to act on."""
+    """Return the id of the finding that the chosen recommendation rests on; without one there is nothing to act on."""
     return tuple(
         each.finding.finding_id
         for each in found.listed
@@ -202,7 +203,11 @@ def _leading(found: Recommendations, wanted: str) -> tuple[str, ...]:
 
 
 def _rest(view: View, colours: Palette, found: Recommendations, place: int) -> list[html.Section]:
-    """Return the sections below the table: those without a known value, the slider at its `place`; folded the verdicts, the snoozed ones and the sum."""
+    """Return the sections below the table.
+
+    These are the recommendations without a known value and the slider at its `place`; then, folded, the verdicts, the
+    snoozed recommendations and the sum.
+    """
     given, left, later = found.fleet, to_look_at(found), put_off(found, view.report.decision_review.actions)
     free = pool_verdicts(given)
     return [
@@ -215,7 +220,7 @@ def _rest(view: View, colours: Palette, found: Recommendations, place: int) -> l
 
 
 def _decisions(view: View, colours: Palette, found: Recommendations) -> html.Section:
-    """The table with its groups, and beside it, once a row is chosen, that recommendation with what can be done about it."""
+    """Return the table with its groups; beside it, once a row is chosen, the recommendation and the form to act."""
     section, group, wrong = recommendations(found), _group(view), []
     if view.query.group != group:
         groups = f"take one of {', '.join(filter(None, GROUPS))}, or none"

@@ -1,4 +1,4 @@
-"""The weekly report: preview, download, and the form that sends it to targets of the site's settings, first as a try."""
+"""The weekly report: preview, download, and the form that sends it to targets of the settings, first as a dry run."""
 
 from __future__ import annotations
 

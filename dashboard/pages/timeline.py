@@ -1,4 +1,4 @@
-"""The timeline: rows of GPUs, hosts or pools over time with annotations, the rows as a table, and the hours of the week."""
+"""The timeline: rows of GPUs, hosts or pools over time with annotations, the rows as a table, the hours of the week."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ GRAPH, _STRIP = "timeline-graph", "timeline-strip"
 _AROUND_PX = 60
 """The marks of the time above the rows, and what is below them."""
 _MOST_LISTED = 64
-"""Rows of the folded table. The browser makes a component of every cell and link at once, also while the table is folded."""
+"""Rows of the folded table. The browser makes a component of every cell and link at once, even while it is folded."""
 _MOST_LETTERS = 22
 
 _SORT_NAMES = {"host": tr("host"), "waste": tr("unused time"), "user": tr("user")}
@@ -97,7 +97,7 @@ _ROW_NAMES = {POOLS: tr("pools"), HOSTS: tr("hosts"), GPUS: tr("GPUs")}
 
 @dataclass(frozen=True)
 class _Picture:
-    """What the panel shows: frames in rows with names beside some, what it is and what a click does, what goes to the browser, and the table."""
+    """The content of the panel: frames in rows, names beside some, label and question, texts for the browser, table."""
 
     timeline: Frames
     rows: TimelineRows

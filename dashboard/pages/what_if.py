@@ -1,4 +1,4 @@
-"""What other GPUs or other rules would change for the jobs of the window: fields, the answer, a curve, saved scenarios."""
+"""What other GPUs or rules would change for the jobs of the window: fields, the answer, a curve, saved scenarios."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SAVED, _SAVED_TICK, _DONE = "what-if-saved", "what-if-saved-tick", "what-if-don
 """The saved scenarios side by side, the timer that asks for them, and the result of a button."""
 
 _FIELD, _CHOICES = "what-if", ("off", "share", "merge", "small", "curve")
-"""The type in the ids of number fields, and the lists, whose ids begin with it; names are those of `WhatIfChoices.of_values`."""
+"""The type in the ids of number fields, and the lists, with ids that begin with it; see `WhatIfChoices.of_values`."""
 
 _PATIENCE_S = 0.25
 """A replay that takes longer shows its progress."""

@@ -1,4 +1,4 @@
-"""What readers choose on the page What if, and the replays of their choices, which run in the background and are kept."""
+"""The choices of readers on the page What if, and their replays, which run in the background and are kept."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class WhatIfChoices:
 
     @classmethod
     def of_policy(cls, policy: str, fleet: ReplayFleet) -> WhatIfChoices | None:
-        """Return the choices of a saved policy; None where it has changes that the page has no field for, or is none."""
+        """Return the choices of a saved policy; None if it is invalid or has changes without a field on the page."""
         try:
             content = tomllib.loads(policy)
             policy_from(content, "UTC", "")
@@ -217,7 +217,7 @@ _CURVE_S = 60.0
 
 
 class Replays:
-    """The replays of a view's window and scope, kept for all readers who see the same figures. Safe to ask from many threads."""
+    """The replays of a view's window and scope, kept for all readers who see the same figures. Thread-safe."""
 
     def __init__(self, planning: Planning, scope: Scope, zone: str) -> None:
         self._planning, self._scope, self._zone = planning, scope, zone
@@ -252,7 +252,7 @@ class Replays:
         return source.begin(self._made, saved, lambda: self._planning.scenarios_of(self._scope, saved), reader)
 
     def progress(self, choices: WhatIfChoices) -> tuple[float, float | None]:
-        """Return the seconds since the replay began, and their share of the last replay's time; None without an earlier replay."""
+        """Return the seconds since the replay began, and their share of the last replay's time; None without one."""
         spent_s = time.monotonic() - self._begun_s.get(choices.but_curve, time.monotonic())
         return spent_s, None if self._took_s is None else min(spent_s / max(self._took_s, 0.1), 0.99)
 
@@ -303,7 +303,7 @@ class Replays:
     def scenario_point(
         self, choices: WhatIfChoices, outcome: ReplayOutcome, name: str
     ) -> tuple[int, WaitFigures] | None:
-        """Return the GPUs and the queue waits of a pool with the choices; None where nothing changes or waits are not known."""
+        """Return a pool's GPUs and queue waits with the choices; None without changes or with unknown waits."""
         pool = next((each for each in outcome.pools if each.name == self.pool_of(name)), None)
         if not choices.but_curve.text or pool is None or pool.waits is None:
             return None

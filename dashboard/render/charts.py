@@ -1,4 +1,4 @@
-"""Charts on a page: the drawings of documents, in the widths of a page; assets/drawings.js shows the drawing that fits."""
+"""Charts on a page: the drawings of documents, in the widths of a page; assets/drawings.js shows the one that fits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WIDTHS = {"narrow": 340.0, "middle": 560.0, "wide": 1000.0}
 
 
 def chart_drawings(view: View, section: Table, chart: Chart, *, wide: bool) -> html.Div:
-    """Return the drawings of a section's chart, with their accessible name. Their room is reserved before they are shown.
+    """Return the drawings of a section's chart, with their accessible name. Their room is reserved in advance.
 
     A chart that does not take the whole width has no drawing of that width.
     """

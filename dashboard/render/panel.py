@@ -1,4 +1,4 @@
-"""Panels of a page, made from sections: heading, question, headline, chart with its accessible name, table and method."""
+"""Panels of a page, made from sections: heading, question, headline, chart and accessible name, table, method."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def panel(
 ) -> html.Section:
     """Return a card with a heading, the question, the answer in one line, and the body below.
 
-    With `answers`, the card answers the question of its page: the answer comes first and large, without a question of its own.
+    With `answers`, the card answers its page's question: the answer comes first and large, without its own question.
     """
     heading, answer = html.H2(title, id=f"{name}-title"), html.P(finding, className="finding")
     first = [answer, heading] if answers else [heading, html.P(question, className="question"), answer]

@@ -38,7 +38,7 @@ class RowLabel:
 
 @dataclass(frozen=True)
 class TimelineRows:
-    """The geometry of `count` rows of `lines` lines, `line_px` high, with `gap_lines` empty lines before every row of `gaps`."""
+    """Geometry of `count` rows of `lines` lines, `line_px` high; `gap_lines` empty lines precede the rows in `gaps`."""
 
     count: int
     lines: int

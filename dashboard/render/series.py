@@ -161,7 +161,7 @@ def _axis(colours: Palette, series: PageSeries, line: SeriesLine, domain: list[f
 
 
 def _traces(colours: Palette, series: PageSeries, line: SeriesLine, axis: str) -> Iterator[go.Bar | go.Scatter]:
-    """Yield bars from the minimum to the maximum of every bin, with gaps where values are unknown, and the line of means."""
+    """Yield bars from the minimum to the maximum of every bin, with gaps for unknown values, and the line of means."""
     at = {"x0": int(series.frame["time"][0]) + series.bin_ms / 2, "dx": series.bin_ms, "yaxis": axis}
     least, mean, most = (_values(series, line, part) for part in ("min", "mean", "max"))
     if not series.is_raw:

@@ -1,4 +1,4 @@
-"""A timeline as a heatmap, and what the browser needs to say what lies under the pointer. For timelines and detail pages."""
+"""Timelines and detail pages: a heatmap, and what the browser needs to explain the place under the pointer."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def heatmap(timeline: Frames, colours: Palette, rows: TimelineRows | None = None
 
 
 def hover(colours: Palette, words: dict[str, Any]) -> list[Any]:
-    """Return the tooltip and its words, which the browser looks up: a text per frame would be many times the picture's size."""
+    """Return the tooltip and its words, which the browser looks up: a text per frame would far exceed the picture."""
     return [
         dcc.Tooltip(
             id=TOOLTIP,
@@ -159,7 +159,7 @@ def _opens(view: View, kind: str, name: str) -> str:
 
 
 def beginnings(names: Sequence[str], among: Collection[str]) -> list[str]:
-    """Return the names, shortened to what distinguishes them where there are many: random names would be most of the page."""
+    """Return the names, shortened to what distinguishes them if there are many: random names would fill the page."""
     if len(names) <= _MOST_WHOLE:
         return list(names)
     longest = max(map(len, among))
@@ -169,7 +169,7 @@ def beginnings(names: Sequence[str], among: Collection[str]) -> list[str]:
 
 
 def _runs(timeline: PageTimeline) -> tuple[list[list[int]], list[str]]:
-    """Return the users per row, alternating with numbers of columns, and the users' names; empty where there are too many changes."""
+    """Return the users per row, alternating with numbers of columns, and their names; empty for too many changes."""
     if not timeline.had.size:
         return [], []
     first = np.ones(timeline.had.shape, bool)

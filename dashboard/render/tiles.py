@@ -29,7 +29,7 @@ def tiles(view: View, colours: Palette) -> html.Section:
 
 
 def _method(view: View, shown: Sequence[KeyFigure]) -> list[html.Details]:
-    """Return the method: the time of the figures, the time that they are compared with, and the definition of every figure."""
+    """Return the method: the time of the figures, the time that they are compared with, and their definitions."""
     [counted] = method(tr("The window in figures"), [compared_with(view.report.changes)])
     meanings = [html.Div([html.Dt(tile.label), html.Dd(tile.meaning)]) for tile in shown if tile.meaning]
     counted.children.append(html.Dl(meanings, className="terms"))
