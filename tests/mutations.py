@@ -1,4 +1,4 @@
-"""`make mutations`: breaks rules, ledger and agent on purpose, one place at a time, and says which breaks the tests notice.
+"""`make mutations`: break rules, ledger and agent on purpose, one place at a time; list the breaks that tests notice.
 
 It works on a copy of the checkout. Tests that fail without any break notice nothing: they are run unbroken first.
 Arguments are parts of the broken files' names: `python -m tests.mutations ledger held`.

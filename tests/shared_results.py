@@ -1,8 +1,8 @@
 """Ledgers, findings and reports of a lake, computed once for many looks at it.
 
-A test of words, formats or scopes asks for the report of a lake that others have asked about. Here the second load of a ledger
-and the second run of the rules give what the first gave, as long as no file of the lake, no setting and no table of the site
-has changed and the clock shows about the same time.
+A test of words, formats or scopes asks for the report of a lake that others have asked about. Here the second load of a
+ledger and the second run of the rules return the first result, unless a file of the lake, a setting or a table of the
+site has changed, or the clock shows another time.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _results: OrderedDict[Hashable, Any] = OrderedDict()
 
 
 def share_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Puts the shared ledgers and findings in the place of those that every command computes for itself.
+    """Replace the ledgers and findings that every command computes for itself by the shared ones.
 
-    No ledger is kept in the lakes: of a lake that one test fills and reads, writing ten files a day is half of the work.
-    What a lake keeps already is read.
+    No ledger is kept in the lakes: for a lake that one test fills and reads, writing ten files a day is half of the
+    work. A ledger that a lake already keeps is read.
     """
     monkeypatch.setattr("analytics.window.load_ledger", _shared_ledger)
     for module in ("analytics.report.model", "analytics.decide.review"):

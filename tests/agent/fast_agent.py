@@ -1,6 +1,6 @@
-"""The real agent with intervals far below a second, so that a day of ticks takes minutes: LAKE SPOOL INTERVAL_MS TICKS.
+"""The real agent with intervals far below a second: LAKE SPOOL INTERVAL_MS TICKS; a day of ticks takes minutes.
 
-The command refuses such intervals; everything else of a run is as an operator starts it: worker, spool, publisher, signals.
+The command refuses such intervals; the rest is as an operator starts it: worker, spool, publisher, signals.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The agent over the fake driver by a clock that only the test moves: minutes pass in tenths of a second.
 
-The supervisor runs in the test's process, the NVML workers in processes of their own, as they always do. Rows reach the lake
-through the publisher's code at the end of a run.
+The supervisor runs in the test's process, the NVML workers in processes of their own, as they always do. The
+publisher's code writes the rows to the lake at the end of a run.
 """
 
 from __future__ import annotations

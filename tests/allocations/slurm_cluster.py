@@ -1,7 +1,7 @@
 """A real Slurm of one node with accounting and four pretended GPUs, from Debian's packages, in a folder of its own.
 
-Needs slurmctld, slurmd, slurmdbd, slurm-client and mariadb-server, and root in a network namespace of its own, which it makes:
-nothing of it can be reached from outside, and it ends with the test.
+Needs slurmctld, slurmd, slurmdbd, slurm-client and mariadb-server, and root in a network namespace of its own, which it
+creates: nothing outside can reach it, and it ends with the test.
 """
 
 from __future__ import annotations

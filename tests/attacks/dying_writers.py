@@ -1,8 +1,8 @@
-"""Writers that are killed, or whose disk fails, at a chosen change of a file: nothing lost, nothing doubled, nothing half-written.
+"""Writers that are killed, or whose disk fails, at a chosen file change: nothing lost, doubled or half-written.
 
-`python -m tests.attacks.dying_writers FOLDER MOMENTS WRITER ...`, started with the environment of tests.fakes.files, prints as JSON
-how many moments of each writer it tried (a quarter of them for faults other than kills), and what went wrong. Each run is a fork of this process, which has loaded
-what the writers need and used none of it.
+`python -m tests.attacks.dying_writers FOLDER MOMENTS WRITER ...`, with the environment of tests.fakes.files, prints as
+JSON how many moments of each writer it tried (a quarter of them for faults other than kills), and what went wrong. Each
+run is a fork of this process, which has loaded what the writers need and used none of it.
 """
 
 from __future__ import annotations

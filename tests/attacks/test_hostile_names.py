@@ -1,7 +1,7 @@
 """Names made to hurt, through every output that there is: nothing in them is obeyed, followed or hidden.
 
-What there is to look at is asked of the code itself: a command, a form, a format, a chat, a page or an export that is new
-fails here until somebody has said how it is asked for.
+The code itself lists the outputs: a new command, form, format, chat, page or export fails here until this file states
+how to ask for it.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ OF_THE_HOST = """agent run, agent once, agent status, agent release, agent resum
 
 NOT_HERE = """follow otlp, follow prometheus, import prometheus, import gpustat, import nvitop, import series,
 allocations import slurm, allocations import kubernetes, dashboard, demo, report send, pseudonym new-key, pseudonym of, pseudonym table"""
-"""The other kinds of import tell of files as `nvidia-smi` does; what comes from a metrics server is looked at in tests/scraped;
-pages and messages are looked at below; a demo has names of its own; a pseudonym is a hash; what is pushed is read as metrics are."""
+"""Other kinds of import report on files as `nvidia-smi` does; tests/scraped covers metrics servers, tests below cover
+pages and messages; a demo has names of its own; a pseudonym is a hash; a push is read like metrics."""
 
 ARGUMENTS: dict[str, list[list[str]]] = {
     "import nvidia-smi": [

@@ -127,7 +127,7 @@ def windows(segments: pl.DataFrame, zone: tzinfo = UTC) -> tuple[OffPeak, ...]:
 
 WORK = range(8, 22)
 NIGHTS = tuple(OffPeak("night", day, 23, 32, 10, WEEKS) for day in range(7))  # the half hour after work is needed
-# until clocks went back on Sunday, 2026-10-25, work ended an hour later there; an hour counts where nine weeks of ten agree
+# until clocks went back on Sunday, 2026-10-25, work ended an hour later there; an hour counts if 9 weeks of 10 agree
 IN_PARIS = tuple(OffPeak("night", day, int(day > 0), 9, 10, WEEKS) for day in range(7))
 
 

@@ -1,7 +1,7 @@
-"""Writes what fallow is made of, from the locks and the packages' own metadata: requirements/sbom/ (CycloneDX, and licences as a table).
+"""Write requirements/sbom/ from the locks and the packages' own metadata: CycloneDX, and licences as a table.
 
-`make sbom` runs it, after `make lock`; test_locks.py fails where the files are not current. The wheel carries the bills of
-materials in its `.dist-info/sboms` (PEP 770), so every package and image that holds it does.
+`make sbom` runs it, after `make lock`; test_locks.py fails where the files are not current. The wheel carries the bills
+of materials in its `.dist-info/sboms` (PEP 770), so every package and image that holds it does.
 """
 
 from __future__ import annotations

@@ -133,7 +133,8 @@ HOLE = ("sim-a100-01", "2025-11-15")
 def numbers_site(base: Path, prices: str = "priced") -> NumbersSite:
     """Twelve GPUs over nine days; one host was not observed for a day.
 
-    Every model is `priced`, one pool alone is (`partly`), or none: then the catalog's prices are in another currency, which nobody exchanges.
+    `priced`: every model has a price; `partly`: one pool alone; else none, as the catalog's prices are in a currency
+    without an exchange rate.
     """
 
     def fill(folder: Path) -> None:

@@ -1,9 +1,8 @@
-"""A team's reader is answered the same whatever the others are and do: by every route, and by every callback that there is.
+"""A team's reader gets the same answers whatever the others are and do: from every route and every callback.
 
-Two sites differ in everything of the others and in nothing of the team. Each question is put to both, and a third time with
-names that nobody has: three answers that are the same hold nothing of the others, not even that there is such a name. What
-the app answers to is asked of the app itself: a route, a callback or an input that is new fails here until somebody has
-said what may be sent to it.
+Two sites differ in everything of the others and in nothing of the team. Each question is put to both, and a third time
+with names that do not exist: three equal answers hold nothing of the others, not even that a name exists. The app
+itself lists what it answers: a new route, callback or input fails here until this file states what may be sent to it.
 """
 
 from __future__ import annotations

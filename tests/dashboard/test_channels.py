@@ -1,6 +1,6 @@
-"""Every channel shows the same tables: verbs, report and API, in windows that are no whole weeks, by scope and time zone.
+"""Every channel shows the same tables: verbs, report and API, in windows other than weeks, by scope and time zone.
 
-`Figures` reads what the channels print, without knowing how it was made: a figure by what it is about, and by who says it.
+`Figures` reads what the channels print, independently of their code: each figure by its subject, and by its channel.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Two sites that are the same to one team, and in which everything of the others is different.
 
-What the team's reader is answered has to be the same in both: then nothing of the others is in it, be it a name or a number.
+The team's reader must get the same answers in both: then no name and no number of the others is in them.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ def _of_the_team(fleet: Fleet) -> None:
 def _of_others(fleet: Fleet, others: Others) -> None:
     """Hosts of theirs alone: busy, held, reserved, broken and silent.
 
-    What is said of the whole fleet to everybody is the same in both worlds: how long idle intervals last, how often a finding was
-    wrong, which known cards there are, who is ahead of whom. Hence the same idle time and as many GPUs; how many people there
-    are behind the team's is not the same.
+    Facts on the whole fleet that all readers see are the same in both worlds: how long idle intervals last, how often a
+    finding was wrong, which known cards there are, how users are ranked. Hence the same idle time and number of GPUs;
+    the number of users ranked behind the team's differs.
     """
     one, two = others.users
     busy, held, allocated, lost = fleet.host(f"{others.mark}-host", H100, 4, **others.where)

@@ -1,6 +1,6 @@
 """The image, built of the container file by a builder without a daemon, and the agent in it over the test driver.
 
-The base is made of Debian's packages, as a registry cannot be asked everywhere; all else is the container file as it stands.
+The base comes from Debian's packages, as not every machine reaches a registry; all else is the container file itself.
 """
 
 from __future__ import annotations

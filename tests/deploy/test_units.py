@@ -161,8 +161,8 @@ def test_the_watchdog_outlasts_driver_calls_that_never_return(settings: dict[str
 
 
 def test_what_the_unit_ends_tries_again_and_bounds(settings: dict[str, list[str]]) -> None:
-    # no driver call is ever killed, and a stuck one keeps no agent from starting: signals go to the main process alone; with
-    # `mixed` or `control-group` systemd would kill the worker, or, with SendSIGKILL=no, refuse the next start while it lives
+    # no driver call is ever killed, and a stuck one keeps no agent from starting: signals go to the main process alone;
+    # with `mixed` or `control-group` systemd would kill the worker or (SendSIGKILL=no) refuse a start while it lives
     assert settings["KillMode"] == ["process"]
     assert "SendSIGKILL" not in settings
     assert settings["OOMPolicy"] == ["continue"]

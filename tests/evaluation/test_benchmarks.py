@@ -137,8 +137,8 @@ b 0 2 active ann | b 2 6 held ann | b 6 7 free - | b 7 30 active bob
 c 0 3 low eve | c 3 6 free - | c 6 8 unknown - | c 8 30 free -
 d 0 6 active eve | e 0 4.5 active eve | e 4.5 30 free -
 """
-"""GPU, hours, state, user. Ann leaves a at 2 h and is back at 9 h; bob uses b, which ann left, from 7 h on; nobody saw c
-from 6 h to 8 h; at 5 h d is in use, and e has been idle for too short a time."""
+"""GPU, hours, state, user. Ann leaves a at 2 h and is back at 9 h; bob uses b, which ann left, from 7 h on; c is not
+observed from 6 h to 8 h; at 5 h d is in use, and e has been idle for too short a time."""
 PLAN = Plan(5 * HOUR_MS, 5 * HOUR_MS, HOUR_MS, HOUR_MS, HOUR_MS, (HOUR_MS, 3 * HOUR_MS, 12 * HOUR_MS))
 
 

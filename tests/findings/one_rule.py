@@ -68,10 +68,10 @@ Case = tuple[str, "Callable[[], Fleet]", int]
 def edges(
     rule: str, *rows: tuple[str, int | Mapping[Any, int], Callable[..., Fleet]], apart: bool = False
 ) -> ParameterSet:
-    """The cases of a rule for `finds_so_many`: what is promised, how many findings there are by the value at the edge, and the fleet of it.
+    """The cases of a rule for `finds_so_many`: the promise, the number of findings per value at its edge, the fleet.
 
-    Where the promise has no edge there is one number of findings; a tuple is several arguments. A rule that compares users
-    or cards of a whole site has its cases `apart`.
+    A promise without an edge has one number of findings; a tuple is several arguments. A rule that compares users or
+    cards of a whole site has its cases `apart`.
     """
     cases: list[Case] = []
     for promise, counts, build in rows:

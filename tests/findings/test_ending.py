@@ -45,7 +45,7 @@ def outcome(finding: Finding) -> tuple[bool, str]:
     return finding.reclaimable, finding.next_command
 
 
-# --- work that the ledger knows elsewhere by an allocation only ------------------------------------------------------------
+# --- work that the ledger knows elsewhere by an allocation only -------------------------------------------------------
 
 ELSEWHERE = [
     pytest.param(AT_WORK, "77", False, id="works"),
@@ -95,7 +95,7 @@ def test_a_pod_that_works_on_another_gpu(site: Recording) -> None:
     assert outcome(only_of("reserved_unused", site)) == (False, "kubectl get pod -n ml train-0")
 
 
-# --- allocated time in which nobody looked -------------------------------------------------------------------------------
+# --- allocated time in which nobody looked ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_gpu_never_looked_at_is_not_never_used(site: Recording) -> None:
     assert (each.reclaimable, each.evidence.numbers["user_source"]) == (False, None)
 
 
-# --- jobs that ended, and those that only may have ---------------------------------------------------------------------
+# --- jobs that ended, and those that only may have --------------------------------------------------------------------
 
 ENDED = allocation("a", 0, 20 * HOUR)
 RESTARTED = [allocation("a", 0, None), allocation("a", 12 * HOUR, None) | {"planned_end": ms(20 * HOUR)}]
@@ -153,7 +153,7 @@ def test_what_an_ended_job_left_behind_is_ended_by_pid(
     assert (each.evidence.numbers.get("processes") == "job ended") is (command != "scancel 77")
 
 
-# --- lists that are old, or somebody else's ----------------------------------------------------------------------------
+# --- lists that are old, or somebody else's ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_pid_is_named_only_while_its_host_reports(site: Recording, ago_s: int,
     assert only_of("held", site).next_command == expected
 
 
-# --- arrays and heterogeneous jobs: `scancel` of their own id ends all of them -----------------------------------------
+# --- arrays and heterogeneous jobs: `scancel` of their own id ends all of them ----------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_a_rank_whose_run_works_on_another_gpu(
     assert outcome(only_of("held", site)) == ((True, "ssh h1 kill 100") if ends else (False, LOOK))
 
 
-# --- GPUs of the job that nobody sees ----------------------------------------------------------------------------------
+# --- GPUs of the job that nobody sees ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rule", ["held", "reserved_unused"])
@@ -307,7 +307,7 @@ def test_a_gpu_of_the_job_that_fell_silent_at_rest_or_at_work(
     assert outcome(only_of("held", site)) == (False, command)
 
 
-# --- GPUs that are allocated by a number alone ---------------------------------------------------------------------------
+# --- GPUs that are allocated by a number alone ------------------------------------------------------------------------
 
 NAMES = [f"GPU-{number}" for number in range(8)]
 
@@ -340,7 +340,7 @@ def test_a_counted_allocation_that_is_at_work_namelessly_takes_no_free_gpu(site:
     assert only_of("never_used", site).reclaimable_gpus == tuple(NAMES[4:])
 
 
-# --- pods of one job ---------------------------------------------------------------------------------------------------
+# --- pods of one job --------------------------------------------------------------------------------------------------
 
 
 WORKERS = [

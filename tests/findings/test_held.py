@@ -153,7 +153,7 @@ def test_energy_and_power_are_those_of_the_held_time_in_the_window_and_unknown_i
     assert (unknown.energy_kwh, unknown.evidence.numbers["power_mean_w"]) == (None, None)
 
 
-# --- the processes on held GPUs ----------------------------------------------------------------------------------------
+# --- the processes on held GPUs ---------------------------------------------------------------------------------------
 
 
 NOTHING = {"requests_per_s": 0.0, "running_requests": 0.0, "waiting_requests": 0.0, "generated_tokens_per_s": 0.0}

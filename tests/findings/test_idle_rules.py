@@ -24,7 +24,7 @@ WEEK = 7 * DAY
 JOB = {"slurm_job_id": "7"}
 Rows = list[dict[str, Any]]
 
-# --- fleets ------------------------------------------------------------------------------------------------------------
+# --- fleets -----------------------------------------------------------------------------------------------------------
 
 
 def allocated(days: float = 1, last: float | None = None, **allocation: Any) -> Fleet:
@@ -161,7 +161,7 @@ def test_the_next_command_of_a_finding(
     assert only_of(rule, build(**columns)).next_command == command
 
 
-# --- never used --------------------------------------------------------------------------------------------------------
+# --- never used -------------------------------------------------------------------------------------------------------
 
 EVERY_S = 600
 
@@ -241,7 +241,7 @@ def test_only_gpus_seen_in_the_window_are_reported_for_it(site: Recording) -> No
     assert idle_findings(fill(site, free("a") + used("b", 2 * WEEK, 2 * WEEK + DAY)), since="2026-12-04") == ()
 
 
-# --- reserved and unused -----------------------------------------------------------------------------------------------
+# --- reserved and unused ----------------------------------------------------------------------------------------------
 
 
 def test_a_job_without_a_process() -> None:
@@ -288,7 +288,7 @@ def test_unknown_users_are_told_apart_by_their_jobs() -> None:
     assert all("the user is not known" in each.confidence.failed for each in there)
 
 
-# --- GPUs of a job that never worked -----------------------------------------------------------------------------------
+# --- GPUs of a job that never worked ----------------------------------------------------------------------------------
 
 NEXT_TIME = "reclaiming the unused GPUs ends the work on the others: change the next submission instead"
 
@@ -375,7 +375,7 @@ def test_work_of_no_known_job_may_be_the_allocations() -> None:
     assert numbers_of("partial_use", fleet)["gpus_never_seen_of_the_allocation"] == 2
 
 
-# --- left free ---------------------------------------------------------------------------------------------------------
+# --- left free --------------------------------------------------------------------------------------------------------
 
 
 def left_by(site: Recording, free_s: float, **values: Any) -> Recording:

@@ -247,7 +247,7 @@ def test_gpus_that_may_be_allocated_by_count_are_not_free() -> None:
     assert (sure.uncertain, pool.uncertain, pool.free_now) == (0, 7, 0)
 
 
-# --- over random fleets ------------------------------------------------------------------------------------------------
+# --- over random fleets -----------------------------------------------------------------------------------------------
 
 
 def random_fleet(seed: int) -> Fleet:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 NO_UTILIZATION = dict.fromkeys(("gpu_util_pct", "gpu_util_max_pct", "gpu_util_zero_ratio", "gpu_util_coverage_ratio"))
 
-# --- fleets ------------------------------------------------------------------------------------------------------------
+# --- fleets -----------------------------------------------------------------------------------------------------------
 
 
 def hosts_of_eight(number: int = 2, days: float = 15) -> tuple[Fleet, list[Gpu]]:
@@ -132,7 +132,7 @@ def test_where_a_rule_begins_and_ends(rule: str, cases: list[Case], *, apart: bo
     finds_so_many(rule, cases, apart=apart)
 
 
-# --- what a pool needs at once -----------------------------------------------------------------------------------------
+# --- what a pool needs at once ----------------------------------------------------------------------------------------
 
 
 def spans(*rows: tuple[str, float, float]) -> pl.DataFrame:
@@ -212,7 +212,7 @@ def test_without_a_whole_week_before_the_last_there_is_no_back_test(
     assert "no back-test: it needs 14 days in which the pool was observed" in evidence(each)
 
 
-# --- what a team is granted --------------------------------------------------------------------------------------------
+# --- what a team is granted -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -292,7 +292,7 @@ def test_teams_that_share_a_gpu_have_half_of_it_each(owners: Callable[..., None]
     assert [each.evidence.numbers["allocated_at_once_q95_gpus"] for each in there] == [0.5, 0.5]
 
 
-# --- new GPUs ----------------------------------------------------------------------------------------------------------
+# --- new GPUs ---------------------------------------------------------------------------------------------------------
 
 
 def test_nobody_has_used_new_gpus() -> None:
@@ -326,7 +326,7 @@ def test_gpus_that_came_on_two_days_are_two_findings() -> None:
     assert [each.evidence.numbers["gpus_added"] for each in found("slow_uptake", fleet)] == [1, 1]
 
 
-# --- what nobody saw ---------------------------------------------------------------------------------------------------
+# --- what nobody saw --------------------------------------------------------------------------------------------------
 
 
 def test_a_silent_host() -> None:

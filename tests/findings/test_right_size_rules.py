@@ -90,7 +90,7 @@ def test_where_a_rule_begins_and_ends(rule: str, cases: list[Case], *, apart: bo
     finds_so_many(rule, cases, apart=apart)
 
 
-# --- another card ------------------------------------------------------------------------------------------------------
+# --- another card -----------------------------------------------------------------------------------------------------
 
 
 def test_light_work_in_numbers() -> None:
@@ -282,7 +282,7 @@ def test_a_dearer_card_is_never_proposed(origin: str) -> None:
     assert shelf(own, catalog=(replace(other, model=None, gpus=0),)).choose("L40S", LIGHT) is None
 
 
-# --- one recording of a GPU, seen in rows of one second up to a minute, leads to one verdict or to none ------------------
+# --- one recording of a GPU, seen in rows of one second up to a minute, leads to one verdict or to none ---------------
 
 SAMPLE_MS = 100
 MINUTE = 600

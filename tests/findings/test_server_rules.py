@@ -118,7 +118,7 @@ def test_a_name_without_a_size_leaves_the_need_unknown() -> None:
     assert CacheUse("Llama-70B", 0.1, 24, 76 * GB, 1, 2.0, 140 * GB).need_bytes is None, "weights that cannot be there"
 
 
-# --- light traffic -----------------------------------------------------------------------------------------------------
+# --- light traffic ----------------------------------------------------------------------------------------------------
 
 
 TRAFFIC: dict[str, Any] = {

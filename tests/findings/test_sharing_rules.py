@@ -135,7 +135,7 @@ def test_an_instance_draws_its_slices_of_the_whole_gpu(power: float | None) -> N
     assert (ESTIMATED in each.notes) == (power is not None)
 
 
-# --- a shared card -----------------------------------------------------------------------------------------------------
+# --- a shared card ----------------------------------------------------------------------------------------------------
 
 
 def candidate(

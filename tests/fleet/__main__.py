@@ -1,7 +1,7 @@
-"""Runs a fleet's agents through days of their own clocks, with troubles, and says what became of every row: `make fleet`.
+"""Run a fleet's agents through days of their own clocks, with troubles, and report every row's fate: `make fleet`.
 
-Real processes over the test driver, a real store, and a known truth: which host's agent ran when. 50 hosts by 10 days take about a
-quarter of an hour; rows are of ten minutes instead of ten seconds so that they do.
+Real processes over the test driver, a real store, and a known truth: which host's agent ran when. 50 hosts by 10 days
+take about a quarter of an hour, because a row covers ten minutes instead of ten seconds.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ _PUT_BACK_MS = 300_000
 class ExpectedRows:
     """The intervals of one host by their start: how often each was at least and at most observed.
 
-    An interval is observed once, unless the clock went back over it. One in which the agent began or was killed may be there or not.
+    An interval is observed once, unless the clock went back over it. One in which the agent began or was killed may be
+    missing.
     """
 
     interval_ms: int
@@ -34,7 +35,7 @@ class ExpectedRows:
     def started(self, now_ms: int) -> None:
         """An agent begins with the next whole interval; it may take up where the run before it ended.
 
-        That is the interval under way, or the one before it where that has ended so shortly ago that the rings still hold it.
+        That is the current interval, or the one before it if it ended so recently that the rings still hold it.
         """
         self.next_ms, self._put_back = self._first(now_ms), False
         under_way_ms = self.next_ms - self.interval_ms

@@ -1,7 +1,7 @@
 """Whole outputs of the commands over three kinds of lakes, which no change of the code's structure may change.
 
-`python -m tests.golden.outputs` writes them again, beside this file; `python -m tests.golden.outputs DIR` writes them and what
-each page shows to another folder, so that two versions of the code can be compared with `diff -r`.
+`python -m tests.golden.outputs` writes them again, beside this file; `python -m tests.golden.outputs DIR` writes them
+and the content of each page to another folder, to compare two versions of the code with `diff -r`.
 """
 
 from __future__ import annotations

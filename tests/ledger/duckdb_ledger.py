@@ -1,6 +1,6 @@
-"""The ledger once more, by DuckDB alone: SQL from the lake's Parquet files to segments, with nothing of the ledger's code.
+"""The ledger by DuckDB alone: SQL from the lake's Parquet files to segments, without any of the ledger's code.
 
-Of what shows that kernels only wait it knows power, SM activity, memory bandwidth, process list and memory.
+Of the evidence that kernels only wait, it knows power, SM activity, memory bandwidth, process list and memory.
 
 `assert_agree` compares structure exactly, and sums of floats within rounding.
 """

@@ -1,9 +1,8 @@
 """Sample rows of a site in memory, and their ledger without a file.
 
-Most of what a ledger of a few GPUs and weeks costs is opening and writing small files, and calling the day's kernel once for
-each day. A day knows no other day and no other host. So here every day of every host is a host of its own, all of them are
-moved to one date, and the kernel is called once. `tests/findings/test_all_rules.py` shows that the rules find the same
-in a lake.
+A ledger of a few GPUs and weeks mostly costs small files, and one call of the day's kernel for each day. A day knows no
+other day and no other host. So here every day of every host is a host of its own, all of them are moved to one date,
+and the kernel is called once. `tests/findings/test_all_rules.py` shows that the rules find the same in a lake.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ _OF_DAY = "\0"
 class Recording:
     """Rows by table and host, as a lake would hold them.
 
-    `lake` is where commands look for what people did about findings: one that is not there, with a name of its own for all
-    that was added so far, by which findings that were computed once are known again.
+    `lake` is where commands look for users' actions on findings: it does not exist, and its name stands for all rows
+    added so far, so that findings that were computed once are found again.
     """
 
     def __init__(self) -> None:

@@ -377,9 +377,9 @@ SMALL = ("device", "allocation", "request", "event", "device_day", "allocation_d
 
 
 def spoil(lake: Lake, first_ms: int, *, but: Collection[str] = ()) -> int:
-    """Fills every file of the days before a moment's with zeros, but for some tables; neither its size nor its time tells.
+    """Fill every file of the days before a moment's with zeros, except in some tables; size and time stay the same.
 
-    The lifetimes of the last day before stay: they say what those days knew.
+    The lifetimes of the last day before stay: they hold what those days knew.
     """
     spoilt = 0
     for path in Path(lake.root).glob("*/date=*/**/*.parquet"):

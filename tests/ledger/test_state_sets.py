@@ -15,7 +15,7 @@ from fallow.schema import STATES
 
 ROOT = Path(__file__).parents[2]
 
-# What is known of a GPU in each state: somebody looked; it could be used; a workload is on it; it computes; it is somebody's.
+# What is known of a GPU in each state: it was observed; it is usable; a workload is on it; it computes; it has a user.
 KNOWN = {
     "unknown": {"looked": False, "usable": None, "workload": None, "computes": None, "owned": False},
     "unavailable": {"looked": True, "usable": False, "workload": False, "computes": False, "owned": False},

@@ -1,9 +1,9 @@
 """The pages of docs/answers/: their commands as typed, over the demo's fleet of one fixed day.
 
-`python -m tests.plan.answers` (part of `make docs`) runs the commands and writes below them what they print; test_answers.py fails when a
-page is not current. The simulated fleet is the one of `fallow demo`, ended at a fixed midnight, so that the pages stay as they are.
-A fence such as ```` ```console 12 ```` shows the first 12 lines of each output, and `...` for the others. The banner and the window,
-which are the same for all commands of a page, are shown once.
+`python -m tests.plan.answers` (part of `make docs`) runs the commands and writes their output below them;
+test_answers.py fails when a page is not current. The simulated fleet is that of `fallow demo`, ended at a fixed
+midnight, so that the pages do not change. A fence such as ```` ```console 12 ```` shows the first 12 lines of each
+output, and `...` for the others. The banner and the window, the same for all commands of a page, are shown once.
 """
 
 from __future__ import annotations

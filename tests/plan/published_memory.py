@@ -1,8 +1,8 @@
 """Published measurements of GPU memory, against what `fallow plan fit` estimates of the same work.
 
-`python -m tests.plan.published_memory` (part of `make docs`) prints every measurement and writes the table of docs/fit.md;
-test_model_needs.py fails where the page is not current, or where the estimate gets worse. Every figure was read at the
-address beside it: `published_memory.csv`.
+`python -m tests.plan.published_memory` (part of `make docs`) prints every measurement and writes the table of
+docs/fit.md; test_model_needs.py fails where the page is not current, or where the estimate gets worse. Every figure was
+read at the address beside it: `published_memory.csv`.
 """
 
 from __future__ import annotations
@@ -94,12 +94,12 @@ def _measurement(row: dict[str, str]) -> Measurement:
 
 
 MEASUREMENTS = tuple(map(_measurement, _read("published_memory.csv")))
-"""What is not plain from a line: PyTorch's own figures are without the driver's context. LitGPT trains rank 8 on two of seven
-matrices, as much as rank 2 on all, and keeps all activations. AutoAWQ's prompt and answer have 2,048 tokens each, and its GB are
-GiB, by the share of the card that it prints beside them. Qwen's script trains adapters of rank 64 on all linear layers. LitGPT
-and torchtune compute the loss in chunks and report allocated memory, Qwen's own code computes it in 16 bits, fsdp_qlora trains
-on texts of one length with everything in 16 bits. ms-swift trains on texts of many lengths, adapters on one of seven matrices;
-its figures of two cards, and those that fill the card, are left out."""
+"""What a line does not show: PyTorch's own figures exclude the driver's context. LitGPT trains rank 8 on two of seven
+matrices, as much as rank 2 on all, and keeps all activations. AutoAWQ's prompt and answer have 2,048 tokens each; its
+GB are GiB, by the share of the card that it prints beside them. Qwen's script trains adapters of rank 64 on all linear
+layers. LitGPT and torchtune compute the loss in chunks and report allocated memory, Qwen's own code computes it in 16
+bits, fsdp_qlora trains on texts of one length with everything in 16 bits. ms-swift trains on texts of many lengths,
+adapters on one of seven matrices; its figures of two cards, and those that fill the card, are left out."""
 
 
 def table() -> str:

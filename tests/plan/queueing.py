@@ -36,7 +36,8 @@ def one_pool(gpus: int, hosts: int = 1) -> ReplayFleet:
 class RandomClass:
     """Jobs of a kind that come at random, so many an hour (Poisson), and run for hours of a gamma distribution.
 
-    `variation` is the squared coefficient of variation of the hours: 1 is exponential, 1/2 Erlang's of two phases, 0 always the same.
+    `variation` is the squared coefficient of variation of the hours: 1 is exponential, 1/2 is Erlang's of two phases, 0
+    is constant.
     """
 
     kind: str
@@ -123,9 +124,9 @@ def _poisson_from(least: int, mean: float) -> float:
 
 
 def hours_by_rank(classes: Sequence[RandomClass], servers: int) -> dict[str, float]:
-    """Mean hours that jobs wait, the most urgent class first, none pre-empted: with one server, or exponential hours of one mean.
+    """Mean hours that jobs wait, most urgent class first, none pre-empted: one server or exponential hours of one mean.
 
-    Cobham, *Priority Assignment in Waiting Line Problems*, Operations Research 2 (1954), for one and for several channels.
+    Cobham, *Priority Assignment in Waiting Line Problems*, Operations Research 2 (1954), for one and several channels.
     """
     load = sum(each.load for each in classes)
     several = erlang_c(servers, load) * classes[0].hours / servers
@@ -139,7 +140,7 @@ def hours_by_rank(classes: Sequence[RandomClass], servers: int) -> dict[str, flo
 
 
 def stay_by_rank(classes: Sequence[RandomClass]) -> dict[str, float]:
-    """Mean hours from a job's arrival to its end on one server where more urgent ones take it away, and it goes on later.
+    """Mean hours from a job's arrival to its end on one server, where more urgent jobs interrupt it and it resumes.
 
     Conway, Maxwell and Miller, *Theory of Scheduling* (1967), section 8-7 (preemptive resume).
     """

@@ -59,7 +59,7 @@ def jobs_frame(*rows: dict[str, object]) -> pl.DataFrame:
 
 
 def gpu_rows(until_h: float, gpus: Mapping[str, Sequence[tuple[float, float, str, str | None]]]) -> pl.DataFrame:
-    """The ledger's rows of GPUs called `host/number`: hours from and until, state, and the job or (without a colon) the user.
+    """The ledger's rows of GPUs called `host/number`: hours from and until, state, job or (without a colon) user.
 
     In between they are free.
     """

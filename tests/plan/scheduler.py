@@ -1,9 +1,10 @@
 """A simulated cluster with known policies, as jobs and ledger rows that analytics read, and faults planted in it.
 
-Jobs want their GPUs on one host, or on whole hosts where they are larger. A partition is the hosts that its jobs may use. A
-scheduler of kind `fifo` starts the jobs of a partition strictly in order; `backfill` lets later ones go first where, by the time limits,
-that delays nobody who came before (conservative backfill, as Slurm's planning does), and so does `fair-share`, in which users who had least come first. The hours that a planted fault costs are
-those that jobs wait with it less those without it.
+Jobs want their GPUs on one host, or on whole hosts where they are larger. A partition is the hosts that its jobs may
+use. A scheduler of kind `fifo` starts the jobs of a partition strictly in order; `backfill` lets later ones go first
+where, by the time limits, that delays no earlier job (conservative backfill, as Slurm's planning does), and so does
+`fair-share`, in which users who had least come first. A planted fault costs the hours that jobs wait with it, less
+those that they wait without it.
 """
 
 from __future__ import annotations
@@ -114,7 +115,8 @@ def begin(
 ) -> list[tuple[Task, dict[str, int]]]:
     """The jobs that start now; takes their GPUs out of `free`.
 
-    The plan has the free GPUs of each host at each moment to come: what runs ends with its limit, and who waits is planned in.
+    The plan has the free GPUs of each host at each moment to come: a running job ends with its limit; waiting jobs have
+    their places.
     """
     begun: list[tuple[Task, dict[str, int]]] = []
     moments = sorted({now, *(end for end, _ in limits)})

@@ -1,6 +1,6 @@
 """A pool's days out of a real lake, and `fallow plan forecast` over it.
 
-Six GPUs over 30 days: one always at work, one on working days only, four allocated and never used. On one day nobody looked.
+Six GPUs over 30 days: one always at work, one on working days only, four allocated and never used. One day has no data.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ from fallow.errors import UsageError
 from tests.plan.published_memory import MEASUREMENTS, PAGE, SHAPES, with_table
 
 CONFIGS = json.loads(Path(__file__).with_name("published_configs.json").read_text(encoding="utf-8"))
-"""Layouts as their files on Hugging Face state them, with the sizes on the models' own pages. `active` counts embedding and output,
-which some makers leave out; `kv` was computed by hand from the layout."""
+"""Layouts as their files on Hugging Face state them, with the sizes on the models' own pages. `active` counts embedding
+and output, which some makers leave out; `kv` was computed by hand from the layout."""
 LLAMA2_7B, LLAMA3_8B = SHAPES["Llama 2 7B"], SHAPES["Llama 3 8B"]
 
 

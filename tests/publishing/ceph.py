@@ -1,6 +1,6 @@
 """A real one-node Ceph object gateway on loopback, from Debian's packages, in memory and in a folder of its own.
 
-Needs radosgw, ceph-mon and ceph-osd; no rights beyond those of its user. It enforces bucket policies, which Swift does not know.
+Needs radosgw, ceph-mon and ceph-osd, but no rights beyond its user's. It enforces bucket policies, which Swift lacks.
 """
 
 from __future__ import annotations

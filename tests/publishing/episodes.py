@@ -1,6 +1,6 @@
 """`python -m tests.publishing.episodes DISK LAKE PORT SEED COUNT`: an agent's spool and publishing in bad times.
 
-The disk fills up, the store fails and publishers are killed, one episode after another, under load. Prints what happened
+The disk fills up, the store fails and publishers are killed, one episode after another, under load. Prints the events
 as JSON.
 """
 

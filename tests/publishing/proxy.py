@@ -15,8 +15,8 @@ _DROPPED_AFTER_BYTES = 200  # in the middle of a request's head
 _PIECE_BYTES = {"slow": 512, "drop": 100}
 
 WAYS = ("pass", "refuse", "hang", "drop", "drop_answer", "slow")
-"""Whole connections: passed on, reset at once, never answered, cut after the request's first bytes, cut after the request
-reached the store but before its answer, passed on at a trickle."""
+"""Whole connections: passed on, reset at once, never answered, cut after the request's first bytes, cut after the
+request reached the store but before its answer, passed on at a trickle."""
 
 
 class FaultyProxy:

@@ -1,4 +1,4 @@
-"""The whole report in every format: golden files, the ledger's numbers, the schema, and a week in which nothing was seen.
+"""The whole report in every format: golden files, the ledger's numbers, the schema, and a week without data.
 
 `UPDATE_GOLDEN=1 pytest tests/report` writes the golden files again: read the diff.
 """

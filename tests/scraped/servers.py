@@ -1,6 +1,7 @@
-"""Real Prometheus and VictoriaMetrics from Debian's packages, and exporters for them, on loopback, each in a folder of its own.
+"""Real Prometheus and VictoriaMetrics from Debian's packages, and exporters, on loopback, each in its own folder.
 
-Both scrape what they are told to, and take samples of any time by remote-write: days of history at once, or as a test's clock goes on.
+Both scrape the targets that they are given, and take samples of any time by remote-write: days of history at once, or
+as a test's clock goes on.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ STEP_S = 30
 def host_rows(host: str, first_s: float, last_s: float, **users: Sequence[str | None]) -> Imported:
     """A host whose GPUs (`G0=...`) were scraped every 30 s in [first_s, last_s), with who each sample names.
 
-    A user is `NAMESPACE/POD` or `slurm:JOB`, None for nobody, and `-` for a scrape that failed. The list is as long as the window, or
-    one that all samples have.
+    A user is `NAMESPACE/POD` or `slurm:JOB`; None: no user; `-`: a scrape that failed. The list is as long as the
+    window, or has one user for all samples.
     """
     given, gpus = [], []
     count = int((last_s - first_s) // STEP_S)

@@ -76,7 +76,7 @@ def share_pct(idle_intervals_s: NDArray[np.float64], at_least_min: float, total_
 
 
 def test_serving_is_idle_as_long_as_genai26_says(serving: Rows) -> None:
-    # genai26 (alibaba/clusterdata cluster-trace-v2026-GenAI), time-weighted: % at 0, % in zero idle intervals of >= n minutes
+    # genai26 (alibaba/clusterdata cluster-trace-v2026-GenAI), time-weighted: % at 0, % in zero intervals of >= n min
     published = {5: 55.53, 30: 31.50, 60: 19.23, 120: 13.09}
     idle_intervals_s = zero_intervals_s(serving.util_pct, 30)
     total_s = 30.0 * serving.util_pct.size
@@ -118,7 +118,7 @@ def test_serving_levels_follow_the_trace(serving: Rows) -> None:
 
 @needs_traces
 def test_training_rows_follow_acme(training: Rows) -> None:
-    # utilization and power lie within 8 points of the nearer cluster's distribution; memory differs more between the two
+    # utilization and power are within 8 points of the nearer cluster's distribution; memory differs more between them
     assert min(acme_distance(training.util_pct, f"{name}_gpu_util") for name in ("seren", "kalos")) < 0.08
     assert min(acme_distance(training.power_w, f"{name}_power_w") for name in ("seren", "kalos")) < 0.08
     assert min(acme_distance(training.mem_pct, f"{name}_gpu_mem_pct") for name in ("seren", "kalos")) < 0.10

@@ -46,7 +46,7 @@ class _Page(ctypes.Structure):
 class FakeClock:
     """A `fallow.clock.Clock`; time goes on in `sleep` and `while_blocked` only.
 
-    It never passes a moment for which a thread of a started process waits before that thread has done what it had to do, so that
+    It never passes a moment that a thread of a started process waits for before that thread has done its work, so that
     a run is the same on every machine, however busy.
     """
 

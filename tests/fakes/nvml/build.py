@@ -27,7 +27,7 @@ class NoCompilerError(RuntimeError):
 
 
 def library_folder(cache: Path | None = None) -> Path:
-    """The folder that holds libnvidia-ml.so.1, for LD_LIBRARY_PATH, the clock and the faulty files; compiles them where this source was not yet.
+    """The folder with libnvidia-ml.so.1 (for LD_LIBRARY_PATH), the clock and the faulty files, compiled if needed.
 
     Raises:
         NoCompilerError: no $CC, no cc, no ziglang wheel.

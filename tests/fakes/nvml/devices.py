@@ -82,7 +82,7 @@ class Gpu:
     """One GPU; its index is its place in the scenario.
 
     Mode: `mig_mode` defaults to on where there are MIG instances, `gpm_supported` to whether there are GPM metrics; a
-    card with GPM always has metric 1 (its `util`), and 60 and 61 where it has NVLink, unless they are given or `gpm_nan`.
+    card with GPM always has metric 1 (`util`), and 60 and 61 where it has NVLink, unless they are given or `gpm_nan`.
 
     Ring: `ring_garbage` adds an entry without a time stamp and one beyond 100 % to every answer.
 

@@ -36,8 +36,8 @@ FaultKind = Literal[
 class Fault:
     """What goes wrong from `start_s` on: on one GPU or all, in one function or all.
 
-    `mismatch` and `driver_not_loaded` strike every call; `hang`, `slow` and `crash` (the process dies of SIGSEGV) strike
-    system calls too where no GPU is named; the others strike device calls, or the named function. A name without version
+    `mismatch` and `driver_not_loaded` hit every call; `hang`, `slow` and `crash` (the process dies of SIGSEGV) also hit
+    system calls where no GPU is named; the others hit device calls, or the named function. A name without version
     suffix means every version, and "nvmlInit" every way to initialise. A `mismatch` never ends for a process that was
     there before it ended.
 

@@ -1,11 +1,11 @@
 """Records what a real driver answers for a minute: a small file of raw calls, which replay.py turns into a scenario.
 
 It runs by itself on any host with a GPU and pynvml: `python record.py capture.jsonl --seconds 60`. Nothing in the file
-names the machine or anybody on it: UUIDs and serial numbers are made up, processes are only counted.
+names the machine or its users: UUIDs and serial numbers are invented, processes are only counted.
 
-Each line is one JSON object: `t_s` (seconds since the start), `call`, `gpu` (null for the host) and `result`, or `error`
-with NVML's return code. What is the same as before is left out until it changes: a value holds from line to line. MIG
-instances are not recorded, only whether the mode is on.
+Each line is one JSON object: `t_s` (seconds since the start), `call`, `gpu` (null for the host) and `result`, or
+`error` with NVML's return code. Unchanged values are left out: a value holds until a line changes it. MIG instances are
+not recorded, only whether the mode is on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Real lakes, or recordings in memory, from a few lines: a fleet, who is on its GPUs when, and what the GPUs do meanwhile.
+"""Real lakes, or recordings in memory, from a few lines: a fleet, its GPUs' users over time, and the GPUs' load.
 
     fleet = Fleet(days=15)                                     # ends at T_END, one row every 5 minutes
     first, second = fleet.host("h1", H100, 2)                  # a list of GPUs; one call for each host
@@ -7,11 +7,12 @@
     fleet.write(lake)                                          # or fleet.recording(), which needs no files
 
 *When* is a boolean mask over the grid: `fleet.between`, `fleet.daily`, `fleet.weekdays`, `fleet.every`, `fleet.always`,
-combined with `& | ~`. A *level* is a number or an array over the grid: `fleet.wave`, `fleet.noise`, `np.where(mask, 90, 0)`.
-Days count from the fleet's start, negative ones from its end: `between(-2, -1)` is the day before the last.
+combined with `& | ~`. A *level* is a number or an array over the grid: `fleet.wave`, `fleet.noise`,
+`np.where(mask, 90, 0)`. Days count from the fleet's start, negative ones from its end: `between(-2, -1)` is the day
+before the last.
 
-Whatever nobody said is that of a healthy GPU: power, SM activity, clocks, temperature and the energy counter follow
-utilization, and the largest utilization, its percentile and the share of zeros agree with the mean.
+Values that are not given are those of a healthy GPU: power, SM activity, clocks, temperature and the energy counter
+follow utilization, and the largest utilization, its percentile and the share of zeros agree with the mean.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class Fleet(Grid):
         one_process: bool = False,
         **columns: object,
     ) -> None:
-        """Somebody's work on one or more GPUs; every unbroken segment of `when` (default: always) is a process of its own.
+        """A user's work on one or more GPUs; every unbroken segment of `when` (default: always) is a separate process.
 
         Args:
             gpus: one GPU, or several that the work is spread over.

@@ -21,9 +21,9 @@ KERNEL: dict[str, Any] = {"command": "python3", "arguments": "python3 -m ipykern
 class Scenario:
     """One situation.
 
-    `fires` are the rules that must fire; `may` those that are also true of it though it is not about them. Every other rule
-    that fires is a false positive of that rule. `look_alike_of` names the rules that a careless tool would fire here: the suite
-    counts them as tried. `owners` is the content of the file of owners, where the site has one.
+    `fires` are the rules that must fire; `may` are rules that also apply, though the situation is not about them. Every
+    other rule that fires is a false positive of that rule. `look_alike_of` names the rules that a careless tool would
+    fire here: the suite counts them as tried. `owners` is the content of the file of owners, where the site has one.
     """
 
     name: str
