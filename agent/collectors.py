@@ -22,7 +22,7 @@ UNKNOWN = "unknown"
 Result = TypeVar("Result")
 
 _MOST_REASONS = 256
-"""Most remembered reasons. Messages may contain varying parts (a process, an address), so the oldest reason is forgotten."""
+"""Most remembered reasons. Messages may have varying parts (a process, an address), so the oldest is forgotten."""
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,14 @@
 """One row of the `host` table per interval: CPU, memory, pressure, disks and network.
 
-psutil reads most columns (docs/agent-cost.md has the figures). The agent itself reads pressure, which psutil does not support. It
-reads network cards, because psutil reads only its own network namespace. It reads memory, because psutil estimates values that
-the kernel does not report.
+psutil reads most columns (docs/agent-cost.md has the figures). The agent itself reads pressure, which psutil does not
+support. It reads network cards, because psutil reads only its own network namespace. It reads memory, because psutil
+estimates values that the kernel does not report.
 
-Bytes of disks and network interfaces are counted once, at the hardware. The kernel shows a write to a RAID of an encrypted
-partition at every layer, and a pod's packet at every interface on its way. Only entries with a `device` link in sysfs count.
-These are whole disks, but not partitions, loop, RAM, zram, device mapper or software RAID. They are network cards, but not
-loopback, bridges, bonds (their cards count), VLANs, tunnels or the veth pairs of containers. RDMA (InfiniBand verbs, RoCE)
-bypasses the interfaces' counters, so these numbers do not contain it.
+Bytes of disks and network interfaces are counted once, at the hardware. The kernel shows a write to a RAID of an
+encrypted partition at every layer, and a pod's packet at every interface on its way. Only entries with a `device` link
+in sysfs count. These are whole disks, but not partitions, loop, RAM, zram, device mapper or software RAID. They are
+network cards, but not loopback, bridges, bonds (their cards count), VLANs, tunnels or the veth pairs of containers.
+RDMA (InfiniBand verbs, RoCE) bypasses the interfaces' counters, so these numbers do not contain it.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _LARGEST_NUMBER = 2**63 - 1
 def physical_interfaces(sys: str) -> frozenset[str]:
     """Return the names of the network cards; none where sysfs is unreadable.
 
-    They exclude cards below an interface that has a device and includes their bytes (Azure's netvsc, virtio with standby).
-    They also exclude the representors of an SR-IOV switch, whose packets pass the card too.
+    They exclude cards below an interface that has a device and includes their bytes (Azure's netvsc, virtio with
+    standby). They also exclude the representors of an SR-IOV switch, whose packets pass the card too.
     """
     folder = f"{sys}/class/net"
     return frozenset(
@@ -54,7 +54,11 @@ def physical_interfaces(sys: str) -> frozenset[str]:
 
 
 def _with_device(folder: str) -> frozenset[str]:
-    return frozenset(name for name in names_in(folder) if os.path.exists(f"{folder}/{name}/device"))  # noqa: PTH110  # as above
+    return frozenset(
+        name
+        for name in names_in(folder)
+        if os.path.exists(f"{folder}/{name}/device")  # noqa: PTH110  # as above
+    )
 
 
 def disk_transfers(disks: Collection[str]) -> Transfers:
@@ -81,8 +85,8 @@ def _without_paths(moved: Transfers) -> Transfers:
 def interface_transfers(sys: str, interfaces: Collection[str]) -> Transfers | None:
     """Return the bytes that these interfaces received and sent; None where an interface does not report them.
 
-    They come from sysfs. psutil reads /proc/net/dev, which shows the reader's own network namespace, with a line for every
-    container's interface.
+    They come from sysfs. psutil reads /proc/net/dev, which shows the reader's own network namespace, with a line for
+    every container's interface.
     """
     moved: Transfers = {}
     for name in interfaces:
@@ -115,7 +119,7 @@ _TIMES = (
 )
 _FIND_DEVICES_S = 60.0
 _LONGEST = 1.75
-"""Most intervals between two looks. After more, the machine was suspended or intervals were missed: the mean is not valid."""
+"""Most intervals between two looks. After more (a suspended machine, missed intervals) the mean is not valid."""
 
 
 @dataclass(frozen=True)
@@ -153,8 +157,8 @@ class HostMeter(Collector):
     def row(self, start_ms: int, interval_ms: int) -> HostRow:
         """Return columns of the `host` table: current levels, and rates and shares as means since the last call.
 
-        Rates are null in the first row, after a counter went back, and after a device was added or removed. They are also null
-        where no time, or much more than an interval, has passed since the last call.
+        Rates are null in the first row, after a counter went back, and after a device was added or removed. They are
+        also null where no time, or much more than an interval, has passed since the last call.
         """
         psutil.PROCFS_PATH = self._proc
         look = self._look()
@@ -197,7 +201,7 @@ def _reading(reading: Callable[[], Result]) -> Result | None:
 def _memory(proc: str) -> tuple[int | None, int | None]:
     """Return the bytes installed and in use, as the kernel reports them.
 
-    Kernels before 3.14 have no MemAvailable, and some containers' /proc reports 0, where psutil would use its own estimate.
+    Kernels before 3.14 have no MemAvailable, and some containers' /proc shows 0; psutil would use its own estimate.
     """
     found = dict(_MEMORY.findall(read(f"{proc}/meminfo") or b""))
     total_kib, available_kib = whole(found.get(b"MemTotal")), whole(found.get(b"MemAvailable"))

@@ -1,8 +1,8 @@
 """An HTTP/1.1 client with little memory: requests, and answers with limits of time and size.
 
 `http.client` would cost the supervisor 5.4 MiB and `urllib.request` 7.2 MiB of resident memory. This module costs none,
-because its imports are loaded anyway. It supports the bodies of metrics endpoints: of a given length, in chunks, or up to the
-end of the connection. It sends no credentials, and follows a redirect only to another path of the same server.
+because its imports are loaded anyway. It supports the bodies of metrics endpoints: of a given length, in chunks, or up
+to the end of the connection. It sends no credentials, and follows a redirect only to another path of the same server.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ReceivedAnswer:
         return int(status), headers
 
     def body(self, headers: dict[str, str]) -> Iterator[bytes]:
-        """Yield the body in blocks; raises UnusableError where it is too large, and UnreachableError where it is incomplete."""
+        """Yield the body in blocks. Raises UnusableError if compressed or too large, UnreachableError if incomplete."""
         if headers.get("content-encoding", "identity").lower() != "identity":
             raise UnusableError("it sends compressed answers, which were not requested")
         if headers.get("transfer-encoding", "").lower() == "chunked":
@@ -138,7 +138,7 @@ class Endpoint:
 
 
 def parse_endpoints(urls: Iterable[str]) -> tuple[Endpoint, ...]:
-    """Return the endpoints in order, without duplicates; raises UsageError for one that is not a loopback http(s) address."""
+    """Return the endpoints in order, once each; raises UsageError for one that is no loopback http(s) address."""
     return tuple(dict.fromkeys(_parse(url) for url in urls))
 
 
@@ -179,7 +179,7 @@ def pod_endpoint(url: str) -> Endpoint | None:
 
 
 def _loopback(name: str) -> tuple[str, ...]:
-    """Return addresses that surely stay on this host. Names other than localhost are refused, because they need a lookup."""
+    """Return addresses that surely stay on this host. Names except localhost are refused: they need a lookup."""
     if name.lower() == "localhost":
         return ("127.0.0.1", "::1")
     try:
@@ -257,8 +257,8 @@ def _connect(endpoint: Endpoint, deadline_s: float) -> socket.socket:
 def _secured(connection: socket.socket) -> SSLSocket:
     """Return a TLS connection without a check of the certificate.
 
-    The certificate has the server's public name, never the loopback address. No secret is sent, and a program that could
-    answer in the server's place on this port could do so without TLS too.
+    The certificate has the server's public name, never the loopback address. No secret is sent, and a program that
+    could answer in the server's place on this port could do so without TLS too.
     """
     import ssl  # 4 MiB, for https only
 

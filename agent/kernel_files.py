@@ -62,8 +62,8 @@ class Stat:
     """The values of /proc/PID/stat: start and CPU in clock ticks since boot, memory in pages (proc(5)).
 
     `texts` are the addresses of the arguments and the environment. They differ for every start of a program, and are
-    incomplete while the kernel starts it. Empty where they are not shown: without the right to read the environment, and
-    for a process that has ended.
+    incomplete while the kernel starts it. Empty where they are not shown: without the right to read the environment,
+    and for a process that has ended.
     """
 
     command: bytes

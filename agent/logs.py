@@ -41,7 +41,7 @@ def configure(form: str, level: str) -> None:
 
 
 class TextFormatter(logging.Formatter):
-    """Formats `TIME LEVEL MESSAGE`, or for journald, which adds the time, `<N>MESSAGE` with the severity as a number."""
+    """Formats `TIME LEVEL MESSAGE`; for journald, which adds the time, `<N>MESSAGE` with the severity as a number."""
 
     def __init__(self, *, journald: bool) -> None:
         super().__init__()

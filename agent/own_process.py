@@ -30,7 +30,10 @@ def module_command(module: str, *arguments: str) -> list[str]:
 def in_container() -> bool:
     """Return whether this process runs in a container of docker, podman or Kubernetes."""
     marks = ("/.dockerenv", "/run/.containerenv")
-    return "KUBERNETES_SERVICE_HOST" in os.environ or any(os.path.exists(mark) for mark in marks)  # noqa: PTH110  # the NVML worker avoids pathlib, 0.8 MiB
+    return "KUBERNETES_SERVICE_HOST" in os.environ or any(
+        os.path.exists(mark)  # noqa: PTH110  # the NVML worker avoids pathlib, 0.8 MiB
+        for mark in marks
+    )
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # malloc.h of glibc
@@ -41,7 +44,7 @@ _statm: list[int] = []
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process in bytes. The file stays open, because it is read at every interval."""
+    """Return this process's resident memory in bytes. The file stays open, because it is read at every interval."""
     if not _statm:
         _statm.append(os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC))
     return int(os.pread(_statm[0], 64, 0).split()[1]) * PAGE_BYTES

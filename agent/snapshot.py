@@ -160,8 +160,8 @@ class SnapshotBoard:
 class SinceClock:
     """Tracks since when a condition has held for each GPU without a gap in observation.
 
-    An interval of which too little is known (GPU lost, driver down, agent stopped) does not fulfil the condition, so the time
-    restarts after it. The true time is never shorter.
+    An interval of which too little is known (GPU lost, driver down, agent stopped) does not fulfil the condition, so
+    the time restarts after it. The true time is never shorter.
     """
 
     def __init__(self, holds: Callable[[GpuRow], bool]) -> None:
@@ -169,7 +169,7 @@ class SinceClock:
         self._known: dict[str, tuple[int | None, int]] = {}  # by UUID: holds since, end of the newest row
 
     def feed(self, rows: Iterable[GpuRow]) -> dict[str, int | None]:
-        """Add the `gpu` rows of one interval. Return since when the condition holds (epoch ms) by UUID; None: it does not."""
+        """Add an interval's `gpu` rows. Return since when the condition holds (epoch ms) by UUID; None: it does not."""
         before, self._known = self._known, {}
         for row in rows:
             start_ms = row["time"]

@@ -1,7 +1,7 @@
 """Which GPUs Kubernetes allocated to which pod, queried from this node's kubelet in the background.
 
-The pod-resources socket gives the GPUs of each container, every 30 s. Where an address is set, the list of pods gives container
-ids and labels, every ten minutes, and when a new container is not in the list.
+The pod-resources socket gives the GPUs of each container, every 30 s. Where an address is set, the list of pods gives
+container ids and labels, every ten minutes, and when a new container is not in the list.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def match_by_gpu(
 ) -> dict[str, PodName]:
     """Return pods by pod UID, where the allocated GPUs identify the pod unambiguously.
 
-    A pod matches a UID if it is the only pod with all GPUs of the UID's processes, and no other UID matches the pod. The
-    answer must be younger than the first of these processes. A container may use GPUs that are not allocated to it
+    A pod matches a UID if it is the only pod with all GPUs of the UID's processes, and no other UID matches the pod.
+    The answer must be younger than the first of these processes. A container may use GPUs that are not allocated to it
     (privileged, or with all devices visible); then no pod matches.
 
     `taken` has namespace and name of pods that are known to belong to other UIDs.
@@ -98,7 +98,7 @@ def _only_candidate(seen: Sequence[AttributedProcess], allocation: Allocation) -
 
 
 SILENT_MS = DAY_MS
-"""After this time without an answer from the kubelet, the node may have left its cluster. Allocations end with the last answer."""
+"""Without an answer for this time, the node may have left its cluster: allocations end with the last answer."""
 
 _Key = tuple[str, str]
 """GPU, and the pod as NAMESPACE/POD."""

@@ -1,7 +1,7 @@
 """Command lines with their secrets masked.
 
-In doubt a word is masked: losing a harmless word costs less than keeping a password. The document docs/attribution.md lists the
-secrets that no rule can recognise, such as a single word that looks like any other word.
+In doubt a word is masked: losing a harmless word costs less than keeping a password. The document docs/attribution.md
+lists the secrets that no rule can recognise, such as a single word that looks like any other word.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _short_options(texts: Sequence[str]) -> re.Pattern[str] | None:
 
 
 class _Scan:
-    """The scan of one argument: usually a word, but also a script (`bash -c`) or a command line that its program rewrote."""
+    """The scan of one argument: usually a word, but also a script (`bash -c`) or a command line that was rewritten."""
 
     def __init__(self, text: str, short: re.Pattern[str] | None) -> None:
         self._text = text

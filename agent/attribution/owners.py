@@ -157,8 +157,8 @@ class ProcessOwners(Collector):
     def describe(self, rows: Sequence[ProcessRow], now_ms: int) -> list[ProcessRow]:
         """Return the rows of the `process` table with the columns of user, pod and job.
 
-        Unknown columns are omitted. `attribution` is always present: `hidden` where /proc does not show the process, else
-        the sources joined by `+`. `cpu_util_pct` is the mean since the last look, from the second look on.
+        Unknown columns are omitted. `attribution` is always present: `hidden` where /proc does not show the process,
+        else the sources joined by `+`. `cpu_util_pct` is the mean since the last look, from the second look on.
 
         `rows` are the NVML worker's, with `pid` and `gpu`; possibly none.
         """

@@ -1,7 +1,7 @@
 """The container, service, Slurm step and Ray job of a process, from its cgroup paths and its environment.
 
-Cgroups v1, v2 and hybrids, of the systemd and the cgroupfs driver; docs/attribution.md lists the forms. Of the environment
-only the variables that name a job are kept.
+Cgroups v1, v2 and hybrids, of the systemd and the cgroupfs driver; docs/attribution.md lists the forms. Of the
+environment only the variables that name a job are kept.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CONTAINERS: tuple[tuple[str | None, re.Pattern[str]], ...] = tuple(
         ("systemd-nspawn", rf".*/systemd-nspawn@{_NAME}\.service"),
     )
 )
-"""Runtimes and the forms of a container's folder, as `PARENT/FOLDER`; `pod` is a pod's slice within the same folder name."""
+"""Runtimes and the forms of a container's folder, as `PARENT/FOLDER`; `pod` is a pod's slice with the same name."""
 
 _SLURM = tuple(
     map(
@@ -48,7 +48,7 @@ _SLURM = tuple(
         (
             rf"/slurm(?:_[^/]+)?/uid_[0-9]+/job_(?P<job>[0-9]+){_STEP}",
             rf"/(?:[^/]+_)?slurmstepd\.scope/job_(?P<job>[0-9]+){_STEP}",
-            # Slurm 26.05 and later without CgroupJobIdPaths=yes: print_sluid writes `s` and 13 digits of Crockford's base 32
+            # Slurm 26.05 on, without CgroupJobIdPaths=yes: print_sluid writes `s` and 13 digits of Crockford's base 32
             rf"/(?:[^/]+_)?slurmstepd\.scope/(?P<sluid>s[0-9A-HJKMNP-TV-Z]{{13}}){_STEP}",
         ),
     )
@@ -100,7 +100,7 @@ def parse_cgroup(text: str) -> Placement:
     """Return the placement by the text of /proc/PID/cgroup; unknown forms leave their fields None."""
     lines = (line.split(":", 2)[2].removesuffix(" (deleted)") for line in text.splitlines() if line.count(":") >= 2)
     paths = tuple(dict.fromkeys(lines))
-    # controllers end at different depths (a kind node without one, Slurm's job without its step): the deepest has most facts
+    # depths differ between controllers (a kind node without one, Slurm's job without its step): the deepest knows most
     container, slurm, unit = (
         max((find(path) for path in paths), key=lambda found: found[0], default=(-1, Placement()))
         for find in (_container, _slurm, _unit)

@@ -1,8 +1,8 @@
 """The GPUs of every container and pod, from the kubelet's pod-resources socket, API v1.
 
-Field numbers are those of k8s.io/kubelet/pkg/apis/podresources/v1/api.proto. The gRPC library would exceed the agent's memory
-limit. So h2 speaks HTTP/2, and this module adds gRPC's five bytes before a message (grpc.io, "gRPC over HTTP2") and the wire
-format of the answer (protobuf.dev, Encoding).
+Field numbers are those of k8s.io/kubelet/pkg/apis/podresources/v1/api.proto. The gRPC library would exceed the agent's
+memory limit. So h2 speaks HTTP/2, and this module adds gRPC's five bytes before a message (grpc.io, "gRPC over HTTP2")
+and the wire format of the answer (protobuf.dev, Encoding).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class CallError(Exception):
 def call(socket_path: str, method: str, timeout_s: float) -> bytes:
     """Return the answer's message of a method with an empty request.
 
-    Raises OSError where the socket is unusable, TimeoutError after the timeout, and CallError where the server refuses or
-    breaks the protocol.
+    Raises OSError where the socket is unusable, TimeoutError after the timeout, and CallError where the server refuses
+    or breaks the protocol.
     """
     deadline_s = time.monotonic() + timeout_s
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:

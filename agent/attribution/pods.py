@@ -1,7 +1,7 @@
 """Pods of this node from the kubelet's own address: names, labels, container ids and the address of their metrics.
 
-It runs as a separate program (`python -m agent.attribution.pods`), because the answer is megabytes of JSON and TLS takes
-9 MiB: the memory is free again when it ends. It prints one JSON list. It sends the token only over TLS.
+It runs as a separate program (`python -m agent.attribution.pods`), because the answer is megabytes of JSON and TLS
+takes 9 MiB: the memory is free again when it ends. It prints one JSON list. It sends the token only over TLS.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _whole(response: HTTPResponse) -> bytes:
 
 
 def parse_pods(pod_list: Any) -> list[dict[str, Any]]:
-    """Return namespace, name, uid, labels, containers (id -> name) and `metrics` (see metrics_url) of each pod in a v1 PodList.
+    """Return namespace, name, uid, labels, containers (id -> name), `metrics` (`metrics_url`) of a v1 PodList's pods.
 
     Raises ValueError where the answer is not a PodList.
     """
@@ -116,10 +116,10 @@ def _pod(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def metrics_url(item: dict[str, Any]) -> str | None:
-    """Return the address of a running pod's metrics; None where the pod names no port clearly, or refuses to be scraped.
+    """Return the address of a running pod's metrics; None where no port is clear, or the pod refuses to be scraped.
 
-    The port is that of the annotation `prometheus.io/port`, else the only declared one with `metrics` in its name, else the
-    only declared one. A pod in the host's network may name only a declared port, because the others are the host's.
+    The port is that of the annotation `prometheus.io/port`, else the only declared one with `metrics` in its name, else
+    the only declared one. A pod in the host's network may name only a declared port, because the others are the host's.
     """
     spec, status = item.get("spec") or {}, item.get("status") or {}
     annotations = item["metadata"].get("annotations") or {}

@@ -1,9 +1,9 @@
 """Files of /proc: one process, the PID namespaces around it, and text of unknown origin made printable.
 
-psutil reads a new process's identity. The agent itself reads the counters: for 32 processes psutil takes 2.1 ms, and one read of
-each `stat` takes 0.8 ms (docs/agent-cost.md). Only `stat` has the address of the arguments. The agent also reads command lines
-and environments itself. psutil splits rewritten command lines at blanks, which would break the masking of secrets, and it
-decodes all variables where four are needed.
+psutil reads a new process's identity. The agent itself reads the counters: for 32 processes psutil takes 2.1 ms, and
+one read of each `stat` takes 0.8 ms (docs/agent-cost.md). Only `stat` has the address of the arguments. The agent also
+reads command lines and environments itself. psutil splits rewritten command lines at blanks, which would break the
+masking of secrets, and it decodes all variables where four are needed.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ _MOUNTS_BYTES = 1 << 20
 def own_proc(proc: str) -> str | None:
     """Return the /proc with the process ids that the driver reports; None where there is none.
 
-    A /proc of an outer namespace, mounted into a container (for example at /host/proc), has other process ids. There the
-    ids of the agent's own namespace name other processes. The line `NSpid` of a process lists its id in the namespace of
-    the mount and in every inner namespace. So a single number means that the mount shows this namespace.
+    A /proc of an outer namespace, mounted into a container (for example at /host/proc), has other process ids. There
+    the ids of the agent's own namespace name other processes. The line `NSpid` of a process lists its id in the
+    namespace of the mount and in every inner namespace. So a single number means that the mount shows this namespace.
     """
     return next((each for each in dict.fromkeys((proc, "/proc")) if _shows_own_namespace(each)), None)
 
@@ -102,7 +102,7 @@ def sees_all_processes(setting: str, proc: str | None) -> bool:
 
 
 def shares_root(proc: str) -> bool:
-    """Return whether the first process of the namespace has the agent's root file system, and therefore its list of users.
+    """Return whether the namespace's first process has the agent's root file system, and therefore its list of users.
 
     False in a container with the host's PID namespace, whose /etc/passwd gives the same numbers to other people.
     True where the kernel does not show it: then the processes of other users are hidden too.

@@ -187,7 +187,7 @@ def old_generation(device: int) -> CardGeneration | None:
 
 
 def is_data_center(model: str) -> bool:
-    """Return whether a card accepts forward-compatibility packages, by its name: not a GeForce, RTX, Quadro or Titan."""
+    """Return whether a card accepts forward-compatibility packages, by name: not a GeForce, RTX, Quadro or Titan."""
     return _DATA_CENTER.match(model) is not None
 
 

@@ -70,7 +70,7 @@ def _toolkit_places(host: HostFiles) -> Iterator[tuple[Path, bool]]:
 
 
 def toolkit_version(folder: Path) -> Cuda | None:
-    """Return CUDA's version by version.json, version.txt or the header's CUDA_VERSION; None where it is not a toolkit."""
+    """Return CUDA's version by version.json, version.txt or the header's CUDA_VERSION; None where it is no toolkit."""
     try:
         return cuda(json.loads(read(folder / "version.json") or "{}")["cuda"]["version"])
     except (ValueError, KeyError, TypeError):
@@ -104,8 +104,9 @@ _ENVIRONMENT_PLACES = (
     "/home/*/.venv",
     "/opt/conda/envs/*",
 )
-_HOME = (".local", ".venv", "venv", "miniconda3", "anaconda3", "miniforge3", "mambaforge", "miniconda3/envs/*", "anaconda3/envs/*",
-         "miniforge3/envs/*", "mambaforge/envs/*", ".conda/envs/*", ".virtualenvs/*", "*/.venv")  # fmt: skip
+_HOME = (".local", ".venv", "venv", "miniconda3", "anaconda3", "miniforge3", "mambaforge", "miniconda3/envs/*",
+         "anaconda3/envs/*", "miniforge3/envs/*", "mambaforge/envs/*", ".conda/envs/*", ".virtualenvs/*",
+         "*/.venv")  # fmt: skip
 _SUFFIX = re.compile(r"(?:-cu|-cuda)(\d\d)(?:\d*x?)(?:-|$)")
 _LOCAL = re.compile(r"\+(?:\w*\.)?cu(\d\d)(\d)")
 _TORCH = re.compile(r"^cuda\b[^=\n]*=\s*['\"](\d+)\.(\d+)", re.MULTILINE)
@@ -229,7 +230,7 @@ def _cuda_of(site: Path, name: str, version: str) -> CudaOrMajor | None:
 
 
 def _built_for(site: Path, name: str, version: str) -> str:
-    """Return what a torch without CUDA was built for, by its version or torch/version.py; empty where neither shows it."""
+    """Return what a torch without CUDA was built for, by its version or torch/version.py; empty if neither shows it."""
     if name != "torch":
         return ""
     if match := _NO_CUDA.search(version):

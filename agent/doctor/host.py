@@ -1,4 +1,4 @@
-"""The examined host: its files, users and clock, the loaded driver, and the libraries that the loader finds. Read-only."""
+"""The examined host, read-only: files, users, clock, the loaded driver, and the libraries that the loader finds."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class HostFiles:
 
     @property
     def tegra(self) -> bool:
-        """Return whether this is a Jetson board: its GPU is not on a PCI bus, and its driver is part of the board's software."""
+        """Return whether this is a Jetson board: no GPU on a PCI bus, and a driver in the board's own software."""
         return "nvidia,tegra" in (read(self.proc / "device-tree/compatible") or "")
 
     @property
@@ -194,11 +194,11 @@ class User:
         return self._has(path, _READ)
 
     def may_use(self, path: Path) -> bool:
-        """Return whether the file's mode lets this user read and write it; raises OSError where the file does not exist."""
+        """Return whether the file's mode lets this user read and write it; raises OSError where it does not exist."""
         return self._has(path, _READ | _WRITE)
 
     def may_fill(self, folder: Path) -> bool:
-        """Return whether the folder's mode lets this user create files in it; raises OSError where it does not exist."""
+        """Return whether the folder's mode lets this user create files; raises OSError where it does not exist."""
         return self._has(folder, _WRITE | _ENTER)
 
     def _has(self, path: Path, bits: int) -> bool:

@@ -54,7 +54,7 @@ def run_isolated(
 ) -> LookOutcome:
     """Run a probe module and return its output; `timeout_s` limits the time from one line to the next.
 
-    A probe that hangs gets SIGTERM, but never SIGKILL: SIGKILL on a process that is stuck in the driver has frozen GPUs.
+    A probe that hangs gets SIGTERM, never SIGKILL, which has frozen GPUs when the process was stuck in the driver.
     """
     process = subprocess.Popen(
         module_command(module, *arguments),

@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def _nodes(dev: Path) -> None:
-    """Write whether the control node opens. A container that lost its device access gets EPERM despite the file's mode."""
+    """Write whether the control node opens. A container that lost device access gets EPERM despite the file's mode."""
     node = dev / "nvidiactl"
     announce(f"open {node}")
     try:

@@ -1,7 +1,7 @@
 """Every metric family as data: its name, type, unit and meaning, and the lake's column that it is read from.
 
-`errors` are the counters of `agent.snapshot.GpuErrors`, which the lake does not have. A name begins with DCGM where NVIDIA's exporter has a field of the same meaning and unit, so that its dashboards work, and
-with `fallow_` elsewhere. `docs/metrics.md` is written from this file.
+`errors` are the counters of `agent.snapshot.GpuErrors`, not in the lake. Names begin with DCGM where NVIDIA's exporter
+has a field of that meaning and unit, for its dashboards, else with `fallow_`. This file is docs/metrics.md's source.
 """
 
 from __future__ import annotations

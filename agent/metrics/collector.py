@@ -84,7 +84,7 @@ def collect(newest: tuple[Snapshot, float] | None) -> ExposedSamples:
 
 
 def _gpu_labels(snapshot: Snapshot, gpu: str) -> dict[str, object]:
-    """Return DCGM's labels. A MIG instance has its parent's labels, its instance id and profile, and its UUID in MIG_UUID."""
+    """Return DCGM's labels. A MIG instance has its parent's, its instance id and profile, and its UUID in MIG_UUID."""
     device = snapshot.devices.get(gpu, {})
     parent_gpu = device.get("parent_gpu")
     board = device if parent_gpu is None else snapshot.devices.get(parent_gpu, {})

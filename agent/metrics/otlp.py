@@ -1,8 +1,8 @@
 """Pushes intervals to an OpenTelemetry collector over OTLP/HTTP, in its own thread, which cannot affect sampling.
 
-Values that the collector does not accept are dropped and counted; the lake has them. A snapshot is an OTLP metrics request in
-JSON, by OpenTelemetry's semantic conventions for hardware: opentelemetry.io/docs/specs/semconv/hardware/gpu and
-/hardware/common, in development, read in November 2026. Fractions are 0 to 1. Unknown values are absent, never 0.
+Values that the collector does not accept are dropped and counted; the lake has them. A snapshot is an OTLP metrics
+request in JSON, by OpenTelemetry's semantic conventions for hardware: opentelemetry.io/docs/specs/semconv/hardware/gpu
+and /hardware/common, in development, read in November 2026. Fractions are 0 to 1. Unknown values are absent, never 0.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class OtlpSettings:
         return found
 
     def tls(self) -> ssl.SSLContext | None:
-        """Return a TLS context that trusts the configured authority; None without TLS. Raises ConfigError for an invalid file."""
+        """Return a TLS context for the configured authority, None without TLS. Raises ConfigError for a bad file."""
         if self.scheme == "http":
             return None
         return authorities("metrics.otlp_ca_file", self.ca_file)
@@ -224,7 +224,7 @@ class _Outcome:
 
 
 class OtlpPush:
-    """The pushing thread. `pushed` and `dropped` count intervals, `refused` counts data points that the collector refused."""
+    """The pushing thread. `pushed` and `dropped` count intervals, `refused` the collector's refused data points."""
 
     def __init__(self, settings: OtlpSettings, board: SnapshotBoard, look_s: float = _LOOK_S) -> None:
         self._settings, self._board, self._look_s = settings, board, look_s

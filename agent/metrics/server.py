@@ -50,7 +50,7 @@ class MetricsSettings:
 
 
 def metrics_server(settings: MetricsSettings, board: SnapshotBoard) -> HttpServer:
-    """Return the server of one address, not started. Raises ConfigError where the token or the certificate is unusable."""
+    """Return one address's server, not started. Raises ConfigError where the token or the certificate is unusable."""
     token = certificate = None
     if settings.token_file or settings.tls_certificate:
         from fallow.http_access import Certificate, Token  # OpenSSL takes 4 MiB

@@ -1,7 +1,7 @@
 """NVIDIA's binding without an import that it never uses on Linux.
 
-`pynvml` imports `ctypes.util` for Windows, which loads subprocess, tempfile, shutil and random: 1.6 MiB in a worker that
-must be small.
+`pynvml` imports `ctypes.util` for Windows, which loads subprocess, tempfile, shutil and random: 1.6 MiB in a worker
+that must be small.
 """
 
 from __future__ import annotations

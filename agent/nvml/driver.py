@@ -1,11 +1,11 @@
 """The only access to the NVIDIA driver: it times and announces calls, and classifies their errors.
 
-Errors are handled as docs/how-a-number-is-made.md describes. Unsupported calls are switched off for that GPU. A lost GPU
-changes only that GPU's state. No error ever becomes a number.
+Errors are handled as docs/how-a-number-is-made.md describes. Unsupported calls are switched off for that GPU. A lost
+GPU changes only that GPU's state. No error ever becomes a number.
 
-Ids of field values depend on the driver's version: NVIDIA has renumbered some, and an old number then names another field.
-Where a driver's number of a field is unknown, the field is not read and its column is null. The numbers were compared in
-NVIDIA's own binding (nvidia-ml-py), release by release, from 11.450.129 (July 2020) to 13.615.71 (25 September 2026).
+Ids of field values depend on the driver's version: NVIDIA has renumbered some, and an old number then names another
+field. A field with an unknown number is not read, and its column is null. The numbers were compared in NVIDIA's own
+binding (nvidia-ml-py), release by release, from 11.450.129 (July 2020) to 13.615.71 (25 September 2026).
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ _RANGES: tuple[tuple[Version, Version, dict[str, int]], ...] = (
     # new in nvidia-ml-py 12.570.86 (24 January 2025)
     ((570, 86), (math.inf,), {"recovery_action": 230}),
     # nvidia-ml-py 12.575.51 (6 May 2025) and 13.580.65 (5 August 2025); in 12.570.172, 251 to 253 are power smoothing.
-    # 580.65.06 is the last that is known to have these, 580.82.07 the first with the next; those of versions between are unknown
+    # 580.65.06 is the last known to have these, 580.82.07 the first with the next; versions between are unknown
     (
         (575, 51),
         (580, 66),
         {"throttled_sw_thermal_ms": 251, "throttled_hw_thermal_ms": 252, "throttled_power_brake_ms": 253},
     ),
-    # NVML API reference, known issues: fields 251 to 273 changed between CUDA 13.0 and 13.0 Update 1 (driver 580.82.07);
+    # NVML API reference, known issues: fields 251 to 273 changed between CUDA 13.0 and its Update 1 (driver 580.82.07);
     # nvidia-ml-py 13.580.82 (11 September 2025) to 13.615.71
     (
         (580, 82),
@@ -81,7 +81,7 @@ def parsed_version(text: str | None) -> Version | None:
 
 
 def field_numbers(version: Version | None) -> dict[str, int]:
-    """Return the number of each field by column, for a driver version; for an unknown one the numbers that never changed."""
+    """Return the field numbers of a driver version by column; of an unknown version, those that never changed."""
     numbers = dict(_ALWAYS)
     for since, until, found in _RANGES:
         if version is not None and since <= version < until:
@@ -136,7 +136,7 @@ class Driver:
         self._spent_s: dict[str, float] = {}
 
     def begin_round(self, budget_s: float = _BUDGET_S) -> None:
-        """Begin a round of calls. It limits the total time per GPU, so that a slow GPU never keeps the others from being read."""
+        """Begin a round of calls. Its time per GPU is limited: a slow GPU never keeps the others from being read."""
         self.budget_s = budget_s
         self._spent_s.clear()
 

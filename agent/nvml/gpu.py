@@ -88,7 +88,7 @@ class DriverGpu:
         return any(count >= STRIKES for count in self.strikes.values())
 
     def next_row(self) -> None:
-        """Count an interval, and forget failures of calls that are no longer made because another call replaced them."""
+        """Count an interval; forget failures of calls that are no longer made, because others replaced them."""
         self.rows += 1
         for key in [key for key, row in self.struck_in_row.items() if self.rows - row > _STRIKES_LAST]:
             del self.struck_in_row[key]
@@ -107,7 +107,7 @@ _COUNTER = struct.Struct("=Q")
 class StatusPage:
     """Shared memory that the worker writes before and after each call, and the supervisor reads when no answer comes.
 
-    It names a call that never returns. The counter is odd during a call, so that after a call only the counter is written.
+    It names a call that never returns. The counter is odd during a call, so the end of a call writes only the counter.
     """
 
     def __init__(self, memory: mmap.mmap) -> None:

@@ -21,7 +21,7 @@ _OWN_DRIVER = "nvidia"
 
 @dataclass(frozen=True)
 class PciGpu:
-    """A GPU on the PCI bus; `driver` is the kernel driver bound to it, empty for none; `device` is its PCI device id."""
+    """A GPU on the PCI bus. `driver` is the kernel driver bound to it, empty for none; `device` its PCI device id."""
 
     address: str
     """Such as 0000:17:00.0."""
@@ -34,7 +34,7 @@ class PciGpu:
 
     @property
     def is_hosts_own(self) -> bool:
-        """Return whether this host's NVIDIA driver should have the GPU. A GPU of another driver is passed through, or a display."""
+        """Return whether this host's NVIDIA driver should have the GPU: it is not passed through and is no display."""
         return not self.virtual and self.driver in ("", _OWN_DRIVER)
 
 
@@ -114,7 +114,7 @@ _LIBRARY_NOT_FOUND = 12
 
 
 def is_down_for_all(code: int) -> bool:
-    """Return whether a return code of nvmlInit means that no process on the host can use the driver, not only this one."""
+    """Return whether a code of nvmlInit means that no process on the host can use the driver, not only this one."""
     return code in _NOBODY_CAN or (code == _LIBRARY_NOT_FOUND and not in_container())
 
 

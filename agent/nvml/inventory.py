@@ -1,7 +1,7 @@
 """The inventory of a GPU or MIG instance: the columns of the `device` table.
 
-GPUs with direct links to one another form an island, which shows whether a gang's GPUs are contiguous. An island is named by
-the lowest UUID in it. A GPU whose links are unknown has no island, which differs from an island of one GPU.
+GPUs with direct links to one another form an island, which shows whether a gang's GPUs are contiguous. An island is
+named by the lowest UUID in it. A GPU whose links are unknown has no island, which differs from an island of one GPU.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class InventoryCollector:
         self._islands = read_islands(driver, gpus)
 
     def collect(self, driver: Driver, gpu: DriverGpu) -> DeviceRow:
-        """Return a row without time and pool. A MIG instance comes after its parent. Raises GpuGoneError and DriverGoneError."""
+        """Return a row without time and pool, parents before MIG instances. Raises GpuGoneError and DriverGoneError."""
         if gpu.parent is not None:
             return self._instance(driver, gpu, self._parents.get(gpu.parent.uuid, {}))
         row = self._parents[gpu.uuid] = self._device(driver, gpu)

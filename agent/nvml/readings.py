@@ -34,7 +34,7 @@ class CollectedSpan:
 
 
 class GpuCollector(ABC):
-    """One group of columns of a GPU's row; every GPU has its own object. All methods raise GpuGoneError and DriverGoneError."""
+    """One group of a row's columns; every GPU has its own object. Methods raise GpuGoneError and DriverGoneError."""
 
     name = ""
     of_instances = False
@@ -207,7 +207,7 @@ def read_errors(driver: Driver, gpu: DriverGpu) -> GpuErrors | None:
 
 
 def say_what_changed(driver: Driver, gpu: DriverGpu, before: GpuErrors | None, after: GpuErrors) -> None:
-    """Report events for operators: new uncorrected errors, a pending or failed remap, an action that the driver requests.
+    """Report to operators: new uncorrected errors, a pending or failed remap, an action that the driver requests.
 
     Conditions at the start are reported too, except errors that a card had before.
     """

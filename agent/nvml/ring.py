@@ -1,7 +1,7 @@
 """Utilization over time from the driver's sample ring: pure arithmetic, no driver.
 
-The driver keeps its last 72 samples, ten seconds in total, so a drain every few seconds misses none. A sample covers the
-time since the sample before it. For an idle GPU the driver takes no samples. That time counts as zero, but was not
+The driver keeps its last 72 samples, ten seconds in total, so a drain every few seconds misses none. A sample covers
+the time since the sample before it. For an idle GPU the driver takes no samples. That time counts as zero, but was not
 measured, and is stored separately as `unsampled` (docs/how-a-number-is-made.md).
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 RING_US = 10_000_000
-"""The ring wraps after ten seconds (nvml.h; after 14.2 s on an H200). Between two drains in less time no sample is lost."""
+"""The ring wraps after ten seconds (nvml.h; after 14.2 s on an H200). Drains closer together lose no sample."""
 
 PERIOD_US = RING_US // 72
 """72 samples in ten seconds. The gaps do not show the period: an idle GPU may omit samples, though an H200 does not."""
@@ -25,7 +25,7 @@ RATE_US = 166_667
 """A rate is an average over 1/6 s to 1 s (nvml.h on nvmlUtilization_t); a read surely covers the shortest time."""
 
 SAME_CLOCK_US = 12_000_000
-"""A newest sample within the ring's length shows that the driver stamps by the wall clock; other clocks are days off."""
+"""A newest sample within the ring's length shows that the driver uses the wall clock; other clocks are days off."""
 
 PEAK_SHARE = 0.98
 """The remainder of ten seconds is 1.5 samples: a burst of 0.2 s changes the percentile, a single sample does not."""
@@ -74,8 +74,8 @@ class Timeline:
         """Add (driver time stamp in us, percent) pairs of one drain. Return whether they are plausible.
 
         `in_time` is True where the ring cannot have wrapped since the last drain. An impossible percentage between good
-        samples makes its time unknown. An impossible time stamp is dropped: 0, a repeated one, or one from before the wall
-        clock was set back.
+        samples makes its time unknown. An impossible time stamp is dropped: 0, a repeated one, or one from before the
+        wall clock was set back.
         """
         last_seen_us = self.last_seen_us
         fresh = [pair for pair in samples if pair[0] > last_seen_us]
@@ -97,8 +97,8 @@ class Timeline:
     def add_idle(self, now_us: int, *, watched_us: int) -> None:
         """Add idle time up to one period ago: the ring has no newer sample, and the driver's rate was 0.
 
-        `watched_us` is the time since the last drain. The idle time reaches back to the unfinished sample of that drain,
-        and never further than the ring.
+        `watched_us` is the time since the last drain. The idle time reaches back to the unfinished sample of that
+        drain, and never further than the ring.
         """
         if self._known_until_us is not None:
             reach_us = min(watched_us + 2 * self._period_us, RING_US)
@@ -108,7 +108,7 @@ class Timeline:
         self._doubted_us = None
 
     def doubt(self, now_us: int) -> None:
-        """Note an empty ring with a rate above 0. The first time a sample is unfinished; the next time the state is unknown."""
+        """Note an empty ring with a rate above 0: first a sample is unfinished, the next time the state is unknown."""
         if self._doubted_us is not None and self._known_until_us is not None:
             self._known_until_us = max(self._known_until_us, now_us)
             self._idle_edge = False
@@ -119,7 +119,7 @@ class Timeline:
         self._append(now_us - RATE_US, now_us, value, sampled=True)
 
     def begin(self, now_us: int) -> None:
-        """Mark the time of the first drain, after its samples: the time before stays unknown unless a sample covers it."""
+        """Mark the first drain's time, after its samples: time before it is unknown unless a sample covers it."""
         if self._known_until_us is None:
             self._known_until_us = now_us
 

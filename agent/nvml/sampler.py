@@ -1,7 +1,7 @@
 """All GPUs of the host through the driver: drains, rows, process lists, inventory, and lost GPUs.
 
-Every drain reads the utilization rings. Every interval reads the other columns of a row and the MIG slots. Process lists are
-read every few intervals or when memory changes, error counters every few minutes, the inventory every hour.
+Every drain reads the utilization rings. Every interval reads the other columns of a row and the MIG slots. Process
+lists are read every few intervals or when memory changes, error counters every few minutes, the inventory every hour.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class Sampler:
         return self._run(self._inventory.name, partial(self._inventory.collect, self.driver, gpu), None)
 
     def _run(self, name: str, collect: Callable[[], Result], fallback: Result) -> Result:
-        """Return a collector's result. Raises GpuGoneError and DriverGoneError; another error costs only its own columns."""
+        """Return a collector's result. Raises GpuGoneError, DriverGoneError; another error costs only its columns."""
         return self.runs.run(name, collect, fallback, _GONE)
 
     def errors(self) -> list[GpuErrors]:
@@ -236,7 +236,7 @@ class Sampler:
         return found
 
     def drain(self) -> None:
-        """Read the new samples of every reachable GPU; between two full rounds only of GPUs that need it every second."""
+        """Read new samples of every reachable GPU; between two full rounds only of those that need it every second."""
         self.driver.begin_round(_DRAIN_BUDGET_S)
         now_s = self._clocks()[1] / 1e6
         all_of_them = now_s - self._drained_s > _DRAIN_EVERY_S - _EAGER_EVERY_S / 2
@@ -318,7 +318,7 @@ class Sampler:
     def _read(self, each: Watched, span: CollectedSpan, *, list_processes: bool) -> tuple[GpuRow, list[ProcessRow]]:
         """Return the row and the processes of a whole GPU; raises GpuGoneError.
 
-        Where an interval began before the GPU was watched, only its ring is a source; without the ring the row is unknown.
+        Of an interval that began before the GPU was watched, only the ring is a source; without it the row is unknown.
         """
         gpu = each.gpu
         if list_processes and (split := is_split(self.driver, gpu)) is not None:  # unknown: keep the former value
@@ -375,7 +375,7 @@ class Sampler:
     def _sample_instance(
         self, sampled: Rows, health: str, each: Watched, span: CollectedSpan, *, found: bool, list_processes: bool
     ) -> None:
-        """Add the rows of a MIG instance: memory, processes and GPM; other columns, `health` too, belong to its parent."""
+        """Add a MIG instance's rows: memory, processes and GPM; other columns, `health` too, belong to its parent."""
         row = _bare_row(each.gpu, span, util_source="none")
         try:
             if found:

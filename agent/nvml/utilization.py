@@ -1,11 +1,11 @@
-"""Utilization of one GPU: from the sample ring, from GPM, or from the driver's own short averages, never from a mixture.
+"""Utilization of one GPU, from the sample ring, GPM, or the driver's own short averages, never from a mixture.
 
-Mean, maximum, percentile and share at zero describe one quantity. From two sources they could contradict each other: a mean
-above the maximum, or work in time that counts as zero.
+Mean, maximum, percentile and share at zero describe one quantity. From two sources they could contradict each other: a
+mean above the maximum, or work in time that counts as zero.
 
-GPM gives averages between two samples that the GPU itself measures (Hopper and newer), of whole GPUs and MIG instances. A
-sample costs one round trip to the GPU. Two buffers per GPU are swapped at every interval. The averages cover the time between
-the two samples, which is a little later than the interval's own grid: the row's `offset_ms` is that distance.
+GPM gives averages between two samples that the GPU itself measures (Hopper and newer), of whole GPUs and MIG instances.
+A sample costs one round trip to the GPU. Two buffers per GPU are swapped at every interval. The averages cover the time
+between the two samples, which is a little later than the interval's own grid: the row's `offset_ms` is that distance.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def rounded_up(pct: float) -> float:
 def with_gpm(row: GpuRow, gpm: GpuRow) -> GpuRow:
     """Return the row with GPM's columns, and its utilization from one source.
 
-    The ring is the source where it covers the whole interval, because only it has a maximum and a percentile. GPM is the source
-    elsewhere, and where GPM measured work in time that the ring counts as idle. A mean alone leaves the other columns unknown,
-    unless it is 0.
+    The ring is the source where it covers the whole interval, because only it has a maximum and a percentile. GPM is
+    the source elsewhere, and where GPM measured work in time that the ring counts as idle. A mean alone leaves the
+    other columns unknown, unless it is 0.
     """
     if gpm.get("gpu_util_pct") is None:
         return row | gpm
@@ -83,7 +83,7 @@ def _saw_all(row: GpuRow) -> bool:
 
 
 def _denies(ring: GpuRow, gpm: GpuRow) -> bool:
-    """Return whether GPM measured more work than the ring allows, beyond the effect of the shift between their spans."""
+    """Return whether GPM measured more work than the ring allows, apart from the shift between their spans."""
     seen_pct, mean_pct = gpm.get("gpu_util_pct") or 0.0, ring.get("gpu_util_pct") or 0.0
     if not ring.get("gpu_util_max_pct"):
         return seen_pct >= _SEEN_PCT
@@ -165,7 +165,7 @@ class UtilizationMeter(GpuCollector):
 
     @property
     def wants_every_second(self) -> bool:
-        """Return whether the short averages are the source: there is no ring, and GPM does not cover the whole interval."""
+        """Return whether the short averages are the source: no ring, and GPM does not cover the whole interval."""
         return self.source == "rates" and not self._spared
 
     def hear(self, row: GpuRow) -> None:
@@ -244,7 +244,7 @@ class GpmMeter(GpuCollector):
         """The time of the newer sample, on both clocks."""
 
     def mark(self, driver: Driver, gpu: DriverGpu, clocks: Clocks) -> bool:
-        """Take the sample at which the next averages begin. Return whether there is one. Raises as `Driver.ask` does."""
+        """Take the sample that begins the next averages. Return whether there is one. Raises as `Driver.ask` does."""
         if self._request is None and not self._prepare(driver, gpu):
             return False
         self._older, self._newer = self._newer, self._older

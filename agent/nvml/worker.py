@@ -1,8 +1,8 @@
-"""The NVML worker process: reads requests from standard input, one JSON object per line, and answers on standard output.
+"""The NVML worker process: reads requests from standard input, one JSON object per line; answers on standard output.
 
-It only queries the driver. If a call blocks for ever or crashes the process, the supervisor survives. The status page, a few
-bytes of shared memory, names the call and the GPU. Critical errors (XID) wait in the driver until the worker reads them, between
-its other calls. Nothing waits for them, because some drivers poll in that wait.
+It only queries the driver. If a call blocks for ever or crashes the process, the supervisor survives. The status page,
+a few bytes of shared memory, names the call and the GPU. Critical errors (XID) wait in the driver until the worker
+reads them, between its other calls. Nothing waits for them, because some drivers poll in that wait.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _WHOLE_GPU = 0xFFFFFFFF
 
 
 class XidEvents:
-    """The critical errors of every GPU that can report them. The driver keeps them from the registration on, until they are read."""
+    """The critical errors of GPUs that can report them. The driver keeps them from registration until they are read."""
 
     def __init__(self, driver: Driver, gpus: Sequence[DriverGpu]) -> None:
         """Register the GPUs; raises as `Driver.ask` does."""

@@ -81,8 +81,8 @@ _FORWARDERS = frozenset({b"docker-proxy", b"rootlessport", b"slirp4netns", b"pas
 def find_listener(proc: str, address: str, port: int, likely: Collection[int]) -> int | None:
     """Return the process that accepts connections to the address; None where it is unknown or only forwards them.
 
-    `likely` processes are searched first, because a search of all takes a second on a large host. Processes of other users
-    are visible only with CAP_SYS_PTRACE. Of several processes with the socket, the one that started the others counts.
+    `likely` processes are searched first: a search of all takes a second on a large host. Processes of other users are
+    visible only with CAP_SYS_PTRACE. Of several with the socket, the one that started the others counts.
     """
     sockets = {f"socket:[{inode}]" for inode in _inodes(proc, address, port)}
     if not sockets:

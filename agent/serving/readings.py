@@ -1,7 +1,7 @@
 """Readings of each model from one answer of a server, and rates from two answers.
 
-Metrics in Prometheus' text format and OpenMetrics are parsed block by block as they arrive. Only the requested samples are kept,
-because an answer has up to 4 MiB, of which a few dozen lines matter.
+Metrics in Prometheus' text format and OpenMetrics are parsed block by block as they arrive. Only the requested samples
+are kept, because an answer has up to 4 MiB, of which a few dozen lines matter.
 
 The supported servers are data in `fallow.serving_engines`.
 """
@@ -49,11 +49,11 @@ class Sample:
 class Exposition:
     """The parser of one answer of a server.
 
-    Any method may raise UnusableError for text that is not in the format: the share of an unreadable sample in a sum is unknown.
+    Any method may raise UnusableError for text in another format: an unreadable sample's share in a sum is unknown.
     """
 
     def __init__(self, names: Collection[str], prefixes: Iterable[str]) -> None:
-        """`names` are the metrics to keep, without `_total`; `prefixes` are prefixes of metric names to report in `seen`."""
+        """`names`: metrics to keep, without `_total`; `prefixes`: prefixes of metric names to report in `seen`."""
         self._names = frozenset(names)
         self._wanted = tuple(name.encode() for name in sorted(self._names))
         self._prefixes = tuple(prefix.encode() for prefix in prefixes)
@@ -117,7 +117,7 @@ class Reading:
     levels: Mapping[str, float | None]
     """By column."""
     counters: Mapping[str, tuple[Values, ...]]
-    """By column the value of each series, so that a sum does not hide a series that restarts at 0; of a mean also those of its divisor."""
+    """By column each series' value, so that a sum hides no series that restarts at 0; of a mean also its divisor's."""
 
 
 def read(engine: Engine, samples: Iterable[Sample]) -> list[Reading]:
@@ -139,7 +139,7 @@ def read(engine: Engine, samples: Iterable[Sample]) -> list[Reading]:
 
 
 def rates(before: Reading | None, now: Reading, elapsed_s: float) -> dict[str, float | None]:
-    """Return the counters' increase per second, or per increase of their divisor, by column; null where a value is unknown or the server has restarted."""
+    """Return by column the counters' rise per second or per rise of the divisor; null if unknown or after a restart."""
     known: Mapping[str, tuple[Values, ...]] = {} if before is None else before.counters
     return {column: _rate(known.get(column, ()), counts, elapsed_s) for column, counts in now.counters.items()}
 

@@ -70,7 +70,7 @@ class ScrapedServer:
     """The most redirects to follow, if not as many as `get` does."""
 
     def rows(self, gpu_processes: GpuProcesses) -> list[ServingRow]:
-        """Query the server once. Return rows of the `serving` table without time and interval, one per model and GPU."""
+        """Query the server once. Return `serving` rows without time and interval, one per model and GPU."""
         try:
             address, at_s, engine, found = self._ask()
         except UnreachableError as error:
@@ -101,7 +101,7 @@ class ScrapedServer:
         return address, at_s, engine, found
 
     def take_causes(self) -> list[str]:
-        """Return a sentence per new error since the last call; a cause is reported once until the server answers again."""
+        """Return a sentence per new error since the last call; each cause once until the server answers again."""
         causes, self._causes = self._causes, []
         return causes
 
@@ -120,7 +120,7 @@ class ScrapedServer:
         return cast("list[ServingRow]", rows)  # the columns depend on the engine
 
     def _without_values(self, health: str, cause: str) -> ServingRow:
-        """Return the row of a server that gave no answer. The next answer may be another server's, with new counters."""
+        """Return the row of a server without an answer. The next may be another server's, with new counters."""
         self._before = {}
         if cause not in self._said:
             self._said.add(cause)
@@ -205,8 +205,8 @@ _LAST_WAIT_S = 2.5
 class ServingScraper(Collector):
     """Rows of the `serving` table, from a thread that queries the servers.
 
-    `collect` never waits for a server: it starts a round when an interval of `interval_ms` has ended, and returns the rows of
-    earlier rounds. A row's interval is that interval (or the agent's if that is longer).
+    `collect` never waits for a server: it starts a round when an interval of `interval_ms` has ended, and returns the
+    rows of earlier rounds. A row's interval is that interval (or the agent's if that is longer).
     """
 
     name = table = "serving"

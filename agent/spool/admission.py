@@ -1,8 +1,8 @@
 """Whether this agent may publish: into its own lake, and under a host name that no other agent uses.
 
-A publisher checks before it stores its first file, and again before rows count as published: a mount may vanish between.
-The rules for two agents with one host name are in fallow/host_claims.py. The spool keeps how long each other agent's claim
-has not changed, by this machine's own clock. So a short-lived publisher or a restarted agent does not wait from the start.
+A publisher checks before it stores its first file, and again before rows count as published: a mount may vanish
+between. fallow/host_claims.py has the rules for two agents with one host name. The spool keeps how long other agents'
+claims have not changed, by this machine's clock: short-lived publishers and restarted agents need not wait again.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ClaimsSeen:
         )
 
     def held_until_ms(self) -> int:
-        """Return until when another agent may have published under this name, by its clock; 0: never. By the last call of `live`."""
+        """Return until when another agent may have published as this host (its clock, last `live`); 0: never."""
         claims = [each.claim for each in self._seen.values() if each.claim is not None and each.claim.held_until_ms]
         return max((each.held_until_ms + (0 if each.state == LEFT else _AT_WORK_MS) for each in claims), default=0)
 
@@ -114,7 +114,7 @@ def set_rows_aside(spool: Spool, before_ms: int) -> str:
 
     Rows that were in the spool when it came to this machine belong to the other agent, and stay.
 
-    The old spool keeps the rows until the new spool has them, so an interrupted move can be repeated. Raises SpoolError.
+    The old spool keeps the rows until the new one has them, so an interrupted move can be repeated. Raises SpoolError.
     """
     copied_until = int(spool.noted(COPIED_UNTIL) or 0)
     if not spool.waiting_before(before_ms, copied_until, 1):
@@ -136,7 +136,7 @@ _SURE_PERIODS = 2
 """After this time without a renewal, the holder of a name claims it again: another agent may have it by now."""
 
 _LOOKS_EVERY = 3
-"""The holder of a name looks for other claims at every third renewal: in an object store a list costs as much as a file."""
+"""A name's holder looks for other claims at every third renewal: in object stores a list costs as much as a file."""
 
 _CLAIM_FACT = "claim"
 
@@ -147,7 +147,7 @@ class NameClaim:
     def __init__(
         self, spool: Spool, lake: Lake, host: str, period_s: float, *, clock: Clock, now_s: Callable[[], float]
     ) -> None:
-        """Read the claim from the spool. `now_s` is a clock that cannot be set; `period_s` is the time between renewals.
+        """Read the claim from the spool. `now_s`: a clock that cannot be set; `period_s`: time between renewals.
 
         Raises SpoolError.
         """
@@ -182,7 +182,7 @@ class NameClaim:
     def renew(self) -> None:
         """Claim the name, or renew the claim.
 
-        Raises HostNameTakenError where another agent holds it, LakeError where the lake does not answer, and SpoolError.
+        Raises SpoolError, HostNameTakenError where another agent holds it, LakeError where the lake does not answer.
         """
         self._meet_double()
         if self._claim.state == HOLDS and self._age_s() < _SURE_PERIODS * self._claim.period_s:
@@ -207,7 +207,7 @@ class NameClaim:
             self.renew()
 
     def leave(self) -> None:
-        """Release the name at the end of a run; where that fails, the claim expires. Raises neither LakeError nor SpoolError."""
+        """Release the name at a run's end; on failure the claim expires. Raises neither LakeError nor SpoolError."""
         if self._stored_s is not None and self._claim.state != LEFT:
             with contextlib.suppress(LakeError):
                 self._store(LEFT)
@@ -252,7 +252,7 @@ class NameClaim:
 
     def _recall(self) -> None:
         """Restore until when an earlier run of this installation held the name, for the other agents."""
-        # read only a claim that was listed: a store reports a missing file as forbidden to a host with restricted rights
+        # read only a listed claim: a store reports a missing file as forbidden to a host with restricted rights
         if self._stored_s is not None or self._claim.install not in self._seen.listed:
             return
         if found := read_claim(self._lake.store, self.identity.host, self._claim.install):
@@ -308,7 +308,7 @@ class Admission:
         clock: Clock | None = None,
         now_s: Callable[[], float] = boot_time_s,
     ) -> None:
-        """Prepare the check. `period_s` is the time between publishers. `lake_id` is the required id; empty: the lake's first id.
+        """Prepare the check. `period_s`: time between publishers; `lake_id`: required id, empty for the lake's first.
 
         Raises SpoolError.
         """

@@ -1,7 +1,7 @@
 """The supervisor's way into the spool. Rows that the spool cannot take wait in bounded memory, in order.
 
-On a full disk first the ballast goes, then published rows, the oldest first. Then new rows wait in memory, and `pressure` asks
-for fewer rows. At last the oldest rows in memory are dropped and counted.
+On a full disk first the ballast goes, then published rows, the oldest first. Then new rows wait in memory, and
+`pressure` asks for fewer rows. At last the oldest rows in memory are dropped and counted.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The agent's own compaction: an hour's files become one, a day's files become one, and the small ones go after a grace period.
+"""The agent's own compaction: an hour's files become one, then a day's; small ones go after a grace period.
 
-A merge (`fallow.parquet_merging`) reads the files from the lake, not the rows from the spool. That costs less than parsing the
-rows' JSON, works after the loss of a spool, and uses what the store really holds. The spool notes merges that began and files to
-delete (`CompactionNotes`). An interrupted merge is repeated from the same files under the same name.
+A merge (`fallow.parquet_merging`) reads the lake's files, not the spool's rows. That costs less than parsing the rows'
+JSON, works after the loss of a spool, and uses what the store really holds. The spool notes merges that began and files
+to delete (`CompactionNotes`). An interrupted merge is repeated from the same files under the same name.
 
-Hours are merged only while their day is open, later the whole day. `fallow lake compact` takes only days that are over and
-unchanged. So the ranges of two merges are either nested or disjoint.
+Hours are merged only while their day is open, later the whole day. `fallow lake compact` takes only days that are over
+and unchanged. So the ranges of two merges are either nested or disjoint.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Small(NamedTuple):
 
 
 class Merge(NamedTuple):
-    """A merge of several files into one. `done_ms` is when the store confirmed the merged file, by the CRC-32 of its content."""
+    """A merge of several files into one. `done_ms`: when the store confirmed the new file, by its content's CRC-32."""
 
     table: str
     date: str
@@ -64,7 +64,7 @@ class Merge(NamedTuple):
 
 @dataclass
 class CompactionNotes:
-    """The state of compaction: `small` are the files in no hourly merge, `days` the time when each day was closed (0: open)."""
+    """The state of compaction. `small`: files in no hourly merge; `days`: the time when a day was closed (0: open)."""
 
     lake: str
     host: str
@@ -116,7 +116,7 @@ class OwnFilesCompactor:
     """Merges and deletions that failed, for the log."""
 
     def run(self) -> None:
-        """Run the merges and deletions that are due. Raises LakeError and SpoolError; the next run continues after an error."""
+        """Run the due merges and deletions. Raises LakeError and SpoolError; the next run continues after an error."""
         self._notes = CompactionNotes.read(self.spool, self.lake.root, self.host)
         now_ms = self.clock.now_ms()
         self._take_note_of_published(now_ms)
@@ -241,7 +241,7 @@ class OwnFilesCompactor:
 
 
 def _contiguous(smalls: Sequence[Small], there: dict[tuple[int, int], LakeFile]) -> Iterator[list[LakeFile]]:
-    """Return the files of an hour in groups of consecutive files, with no lost file and no foreign file between them."""
+    """Return an hour's groups of two or more consecutive files, with no lost or foreign file between them."""
     mine = {(each.first_seq, each.last_seq) for each in smalls}
     known = sorted(mine | there.keys())
     runs: defaultdict[int, list[LakeFile]] = defaultdict(list)

@@ -1,8 +1,8 @@
 """The installation and the run of the agent that a spool belongs to. They distinguish two agents with one host name.
 
-A spool on another machine is a copy, or its disk was moved. Under the same host name its rows are kept, and rows that the lake
-already has are not published again. Under another host name it is a copy, for example from a disk image of a running host. Its
-rows belong to that host, and the whole spool is set aside.
+A spool on another machine is a copy, or its disk was moved. Under the same host name its rows are kept, and rows that
+the lake already has are not published again. Under another host name it is a copy, for example from a disk image of a
+running host. Its rows belong to that host, and the whole spool is set aside.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The publisher writes spooled rows as Parquet files into the lake, in the agent's process or in a separate one.
 
-File names contain the sequence numbers of their rows, and rows count as published after the lake has confirmed every file. So
-publishing twice, or a crash at any point, neither loses nor doubles a row. Published rows stay in the spool for a while. Every
-run checks whether the lake still has their files, and publishes lost files again.
+File names contain the sequence numbers of their rows, and rows count as published after the lake has confirmed every
+file. So publishing twice, or a crash at any point, neither loses nor doubles a row. Published rows stay in the spool
+for a while. Every run checks whether the lake still has their files, and publishes lost files again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def drop_published_copies(spool: Spool, lake: Lake, host: str) -> None:
-    """Drop the waiting rows of a copied spool that a file of the lake contains, by their numbers. Raises LakeError and SpoolError.
+    """Drop a copied spool's waiting rows that a file of the lake contains, by number. Raises LakeError and SpoolError.
 
     Numbers are unique, and a file holds every row of its table and date between its first and its last number.
     """
@@ -59,7 +59,7 @@ def drop_published_copies(spool: Spool, lake: Lake, host: str) -> None:
 
 
 BATCH_ROWS = 3_000
-"""About twenty minutes of eight GPUs and 32 processes. It bounds the publisher's memory after a long outage of the store."""
+"""About twenty minutes of eight GPUs and 32 processes: bounds the publisher's memory after a long store outage."""
 
 
 class LeftError(LakeError):
@@ -84,7 +84,7 @@ class Publisher:
     """The required id of the lake; empty: the id that it had first."""
     clock: Clock = field(default_factory=SystemClock)
     in_agent: bool = False
-    """Whether this is the agent's own process. It notes that, and leaves work that takes much memory to another process."""
+    """True in the agent's own process, which notes it, and leaves work that takes much memory to another process."""
     is_wanted: Callable[[], bool] = _always
     """Called before each step that others can see."""
     compaction: Compaction | None = None
@@ -100,7 +100,7 @@ class Publisher:
         )
 
     def run(self) -> int:
-        """Publish the waiting rows, restore files that the lake lost, forget old rows. Return the number of published rows.
+        """Publish waiting rows, restore files that the lake lost, forget old rows. Return the count of published rows.
 
         Raises LakeError, HostNameTakenError among them, and SpoolError.
         """
@@ -115,7 +115,7 @@ class Publisher:
         return count
 
     def _compact(self, settings: Compaction) -> None:
-        """Merge the host's own files. An error of the store is reported, and does not keep rows from being published."""
+        """Merge the host's own files. The store's errors are reported, and do not keep rows from being published."""
         compactor = OwnFilesCompactor(
             self.spool, self.lake, self.host, settings, self.clock, before_put=self._check_lake
         )
@@ -188,7 +188,7 @@ class Publisher:
         return len(restored)
 
     def _missing_files(self) -> Iterable[PublishedFile]:
-        """Yield the noted files that the lake neither has nor covers by a wider file; one listing per table and date."""
+        """Yield noted files that the lake neither has nor covers by a wider one; one listing per table and date."""
         folders: dict[tuple[str, str, str], list[PublishedFile]] = defaultdict(list)
         for each in self.spool.published_files():
             if each.lake == self.lake.root:
@@ -229,7 +229,7 @@ def _file(segment: Segment, host: str) -> LakeFile:
 def outcome_of(
     arguments: PublisherArguments, *, in_agent: bool = False, is_wanted: Callable[[], bool] = _always
 ) -> Outcome:
-    """Return the outcome of one run of the publisher. The run's last publisher releases the host name. Raises nothing."""
+    """Return the outcome of one publisher. A run's last publisher releases the host name. Raises nothing."""
     try:
         with contextlib.closing(Spool(arguments.spool)) as spool:
             publisher = Publisher(
@@ -258,7 +258,8 @@ def outcome_of(
         return Outcome(EXIT_NAME_TAKEN, (str(error),))
     except FallowError as error:
         return Outcome(error.exit_code, (str(error),))
-    except BaseException as error:  # noqa: BLE001  # a panic of arro3 is not an Exception; it is logged as one line, and the run is tried again
+    except BaseException as error:  # noqa: BLE001  # a panic of arro3 is not an Exception
+        # logged as one line; the run is tried again
         return Outcome(1, (f"{type(error).__name__}: {error}".splitlines()[0],))
     messages = (
         f"{lost} values of {column} do not fit the column and are null" for column, lost in publisher.misfits.items()
@@ -267,7 +268,7 @@ def outcome_of(
 
 
 def main() -> int:
-    """`python -m agent.spool.publisher ARGUMENTS`, as `PublisherArguments.as_text` has them; messages go to stderr, line by line."""
+    """`python -m agent.spool.publisher ARGUMENTS`, from `PublisherArguments.as_text`; messages go to stderr by line."""
     signal.alarm(LONGEST_S)
     outcome = outcome_of(PublisherArguments.from_text(sys.argv[1]))
     for line in outcome.lines:
@@ -287,7 +288,7 @@ def publish_leftover(settings: AgentSettings) -> int:
     with contextlib.closing(Spool(settings.spool)) as spool:
         spool.lock()
         _check_apart(spool, settings)
-        # the agent that wrote the spool may run elsewhere, so this is another installation; drop rows that the lake already has
+        # the spool's agent may run elsewhere, so this is another installation: drop rows that the lake already has
         new_installation(spool, settings.host, "")
         begin_run(spool, SystemClock().now_ms(), "")
         spool.note(COPIED_UNTIL, str(spool.newest_seq()))

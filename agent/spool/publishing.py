@@ -39,7 +39,7 @@ _LEFT_S = 0.2
 
 
 class ThreadRun:
-    """A publisher in a daemon thread, for a lake in a folder. A thread that hangs in a mount delays nothing, not even the agent's end."""
+    """A daemon thread's publisher, for a lake in a folder. A hanging mount delays nothing, not even the agent's end."""
 
     def __init__(self, arguments: PublisherArguments) -> None:
         """Start the thread; raises RuntimeError where none can be started."""
@@ -130,8 +130,8 @@ log = logging.getLogger("fallow.agent")
 class Publishing:
     """Starts one publisher at a time: a thread where the lake is a folder, a process for an object store.
 
-    The library for object stores has its own threads and keeps tens of megabytes. The publisher is a process too after an agent ended
-    while its own process wrote files. So a library's fault cannot end one agent after another.
+    The library for object stores has its own threads and keeps tens of megabytes. The publisher is a process too after
+    an agent ended while its own process wrote files. So a library's fault cannot end one agent after another.
     """
 
     def __init__(self, settings: AgentSettings, spool: Spool, clock: Clock | None = None) -> None:
@@ -181,7 +181,7 @@ class Publishing:
         return self._left is not None and self._left.lake == self._settings.lake
 
     def finish(self, within_s: float = FINISH_S) -> bool:
-        """Publish the remaining rows at the end of the run. Return False where rows stay in the spool for the next start.
+        """Publish the remaining rows at the run's end. Return False where rows stay in the spool for the next start.
 
         Returns in time whatever the store does: a publisher that still runs is ended or abandoned, which is safe at any
         moment.
@@ -290,7 +290,7 @@ class Publishing:
         )
 
     def _pause_s(self) -> float:
-        """Return the pause until the next start: longer after every failure in a row, and random, so that hosts differ."""
+        """Return the pause until the next start: longer after each failure in a row, and random, so hosts differ."""
         pause_ms = self._settings.publish_every_ms
         if self._failures:
             longest_ms = max(pause_ms, LONGEST_PAUSE_MS)

@@ -1,8 +1,8 @@
 """The spool: rows on local disk from the moment they exist until the lake has confirmed them.
 
 The spool is one SQLite file in WAL mode, synced at every commit. So kill -9 or a power cut loses at most the current
-interval. Sequence numbers start at the spool's creation time in microseconds since the epoch, and only increase. So a new
-spool after a lost one never reuses a number under which its host has published.
+interval. Sequence numbers start at the spool's creation time in microseconds since the epoch, and only increase. So a
+new spool after a lost one never reuses a number under which its host has published.
 
 Rows are published in batches, the oldest first. A published batch stays for a while, with a note of its published
 files. If the lake loses a file, its rows are published again under the same name.
@@ -32,7 +32,7 @@ _TRYING = "#trying"
 """The fact that holds the last number of a batch whose publishing has begun."""
 
 _IN_AGENT = "#in_agent"
-"""The fact that the agent's own process writes files. A fact that outlives the process is a sign of a crash while writing."""
+"""The fact that the agent's own process writes files. It outlives the process only after a crash while writing."""
 
 _DELETED_AT_ONCE = 500  # rows; on a full disk the log of a deletion must fit into the ballast's space
 _COMPACTED_FREE_BYTES = 64_000_000
@@ -153,7 +153,7 @@ class Spool(SpoolFile):
         return int(self._db.execute("SELECT coalesce(max(batch), 0) FROM segment").fetchone()[0])
 
     def try_until(self, seq: int, *, in_agent: bool = False) -> None:
-        """Note that rows up to a number, on which their file names depend, are about to be published, and by which process."""
+        """Note up to which number rows are about to be published (file names depend on it), and by which process."""
         with self._writing():
             self._set(_TRYING, str(seq))
             if in_agent:
@@ -163,7 +163,7 @@ class Spool(SpoolFile):
 
     @contextlib.contextmanager
     def in_agent(self) -> Iterator[None]:
-        """Keep, while the block runs, the fact that the agent's own process writes files. A crash leaves the fact in the spool."""
+        """While the block runs, note that the agent's own process writes files. A crash leaves the note behind."""
         self.note(_IN_AGENT, "yes")
         try:
             yield
@@ -278,7 +278,7 @@ class Spool(SpoolFile):
                     return
 
     def is_oversized(self) -> bool:
-        """Return whether `compact` would free much disk: a long backlog enlarged the file, and little of it is in use."""
+        """Return whether `compact` would free much disk: a backlog enlarged the file, and little of it is in use."""
         live_bytes = self.live_bytes()
         return live_bytes < _COMPACTED_LIVE_BYTES and self.size_bytes() - live_bytes > _COMPACTED_FREE_BYTES
 

@@ -21,7 +21,7 @@ FULL = 13
 CORRUPT = 11
 NOT_A_DATABASE = 26
 NO_ROOM_FOR_INDEX = 4874
-"""SQLITE_IOERR_SHMSIZE: the shared index of the log cannot grow. SQLite reports it as an I/O error on a full disk too."""
+"""SQLITE_IOERR_SHMSIZE: the log's shared index cannot grow. SQLite reports it as an I/O error on a full disk too."""
 
 _TEXTS = {
     "database or disk is full": FULL,
@@ -32,7 +32,7 @@ _TEXTS = {
 
 
 def error_code(error: BaseException | None) -> int:
-    """Return SQLite's extended result code (sqlite.org/rescode.html); 0 where it is unknown or the error is not SQLite's."""
+    """Return SQLite's extended result code (sqlite.org/rescode.html); 0 for an unknown one or another error."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return _TEXTS.get(str(error), 0) if code is None else code
 
@@ -192,7 +192,7 @@ class SpoolFile:
         return db
 
     def _make_file(self) -> None:
-        """Check the folder and files again, since SQLite opens them by name and follows links. Raises as `SpoolFolder` does."""
+        """Create a missing file; check all again: SQLite opens by name and follows links. Raises as `SpoolFolder`."""
         with contextlib.closing(SpoolFolder(str(self.folder))) as folder:
             # created here for its mode, which the log inherits: other users must not read command lines and names;
             # an existing file is not opened: closing it would release the locks of another connection of this process
@@ -263,7 +263,7 @@ class SpoolFile:
             self._db = self._open()
 
     def quarantine(self) -> str:
-        """Move a damaged file aside and begin a new one. Return a sentence with the old file's new path; raises SpoolError."""
+        """Move a damaged file aside and begin a new one. Return a sentence with its new path; raises SpoolError."""
         self._db.close()
         done = self._move_aside()
         self._db = self._open()
@@ -329,7 +329,7 @@ class SpoolFile:
         return total
 
     def live_bytes(self) -> int:
-        """Return the bytes of the file that hold rows. The remaining bytes are free, and are used before the file grows."""
+        """Return the bytes of the file that hold rows. The others are free, and are used before the file grows."""
         with self._guarded("read"):
             pages, free, size = (
                 int(self._db.execute(f"PRAGMA {name}").fetchone()[0])

@@ -1,7 +1,7 @@
 """The spool's folder, checked before use: only its owner and root may be able to replace its content.
 
-A folder that other users can write to is unsafe, and so is a parent folder of theirs, a link or a foreign file. Any of them
-could make an agent that runs as root overwrite any file of the machine. The check opens every folder of the path through its parent.
+A folder that others can write to is unsafe, and so is a parent folder of theirs, a link or a foreign file. Any could
+make an agent that runs as root overwrite any file. The check opens every folder of the path through its parent.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SpoolFolder:
             ) from error
 
     def open_file(self, name: str, flags: int, mode: int) -> int:
-        """Return a descriptor of a regular file of this user, created where the flags allow. Raises OSError and UnsafeSpoolError.
+        """Return a descriptor of a regular file of this user, created if flags allow. Raises OSError, UnsafeSpoolError.
 
         It never follows a link, waits for a pipe, or truncates a file before the check.
         """
@@ -71,7 +71,7 @@ class SpoolFolder:
             return file.read(most_bytes)
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a small file, atomically and durably; an error leaves the old file. Raises OSError and UnsafeSpoolError."""
+        """Write a small file atomically and durably; errors leave the old file. Raises OSError, UnsafeSpoolError."""
         new = f"{name}.new"
         with os.fdopen(self.open_file(new, os.O_WRONLY | os.O_CREAT, _FILE_MODE), "wb") as file:
             file.truncate(0)
@@ -104,7 +104,7 @@ def _fault(facts: os.stat_result) -> str:
 
 
 def _walk(path: Path) -> int:
-    """Return a descriptor of the folder, after creating missing folders at the end. Raises OSError and UnsafeSpoolError."""
+    """Return the folder's descriptor, after creating missing folders at the end. Raises OSError, UnsafeSpoolError."""
     left = deque(path.parts[1:])
     place, descriptor, links = Path("/"), os.open("/", _LOOK | os.O_DIRECTORY), 0
     try:

@@ -1,12 +1,12 @@
 """The control socket of the running agent, for its status, for releasing the driver and for resuming its use.
 
-The socket is in the spool folder, for the agent's own user and root; request and answer are one JSON line each. A request is
-`{"verb": "status"}`, further keys are arguments. The answer is the handler's result, or `{"error": ..., "hint": ...}`. Verbs:
-status, snapshot, release (for_ms or null), resume. `snapshot` answers with `Snapshot.as_json()`, the others with
-`AgentStatus.as_json()` after the verb's effect.
+The socket is in the spool folder, for the agent's own user and root; request and answer are one JSON line each. A
+request is `{"verb": "status"}`, further keys are arguments. The answer is the handler's result, or
+`{"error": ..., "hint": ...}`. Verbs: status, snapshot, release (for_ms or null), resume. `snapshot` answers with
+`Snapshot.as_json()`, the others with `AgentStatus.as_json()` after the verb's effect.
 
-The control thread receives requests. The sampling loop executes those that concern the workers, between its own requests,
-because a worker answers one request at a time.
+The control thread receives requests. The sampling loop executes those that concern the workers, between its own
+requests, because a worker answers one request at a time.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ class Orders:
         return bool(known)
 
     def handle(self, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to a verb, in the control thread; raises FallowError for a request that it cannot fulfil."""
+        """Return the answer to a verb, in the control thread; raises FallowError for a request it cannot fulfil."""
         if verb == "snapshot":
             snapshot = self._board.latest()
             if snapshot is None:

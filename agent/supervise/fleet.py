@@ -1,8 +1,8 @@
 """The GPUs of the host, for the supervisor: it handles a worker that hangs, crashes or loses the driver.
 
-A GPU whose call never returns is `wedged`. Its worker is abandoned (killing it has frozen GPUs), and a new worker watches
-the other GPUs. A GPU whose calls crash the driver's library repeatedly is `wedged` too. A lost driver makes every GPU
-`driver_down` until a new worker loads it. A GPU is healthy again after the faulty call has returned.
+A GPU whose call never returns is `wedged`. Its worker is abandoned (killing it has frozen GPUs), and a new worker
+watches the other GPUs. A GPU whose calls crash the driver's library repeatedly is `wedged` too. A lost driver makes
+every GPU `driver_down` until a new worker loads it. A GPU is healthy again after the faulty call has returned.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class HostGpus:
     def start(self, *, may_wait: bool = True) -> None:
         """Start the first worker; raises DriverError where the driver is unusable and no GPU is known.
 
-        Where an earlier run has seen GPUs, their state becomes driver_down, and the driver is tried again. The same holds where
-        GPUs are expected and no process on the host can use the driver. Without `may_wait` every such error is raised.
+        Where an earlier run saw GPUs, their state becomes driver_down, and the driver is tried again; also where GPUs
+        are expected and no process on the host can use the driver. Without `may_wait` every such error is raised.
         """
         try:
             self._start()
@@ -349,7 +349,7 @@ class HostGpus:
         return frozenset(map(self.known.target, self._stuck.targets | self._crashes.avoided()))
 
     def _skip(self) -> frozenset[str]:
-        """Return the GPUs that a new worker must skip, by position where it is known, so that it makes no call at all."""
+        """Return the GPUs that a new worker must skip, by position where known, so that it makes no call to them."""
         return self.known.named_with_positions(self._avoided(), self._count)
 
     def _lose_driver(self, worker: WorkerClient, code: int, message: str) -> None:

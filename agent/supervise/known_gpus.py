@@ -1,7 +1,7 @@
 """The GPUs that a host has ever shown or should have, and the state of those that no worker watches: broken or gone.
 
-The expected GPUs come, in this order, from `agent.expected_gpus`, from the inventory in the spool and from the PCI bus. A GPU
-keeps the UUID that an earlier run has read. A GPU that never reported its UUID is named by host and PCI address
+The expected GPUs come, in this order, from `agent.expected_gpus`, from the inventory in the spool and from the PCI bus.
+A GPU keeps the UUID that an earlier run has read. A GPU that never reported its UUID is named by host and PCI address
 (`gn01/pci-0000:17:00.0`), or by host and position without a known address (`gn01/gpu-7`), until it answers.
 """
 
@@ -143,8 +143,8 @@ class KnownGpus:
     def watch(self, watched: Sequence[str], missing: Sequence[int], instances: Mapping[str, list[str]]) -> None:
         """Set the state of every GPU: watched, wedged, or lost because it cannot be opened.
 
-        A GPU of an earlier run is lost if the GPU at its position cannot be opened. If there is no GPU at its position, it
-        was removed.
+        A GPU of an earlier run is lost if the GPU at its position cannot be opened. If there is no GPU at its position,
+        it was removed.
         """
         lost = {uuid for uuid, index in self.indexes.items() if index in missing and uuid not in watched}
         self.uuids = tuple(sorted({*self.uuids, *watched, *lost}))
@@ -189,7 +189,7 @@ class MissingGpus:
     def __init__(
         self, host: str, *, expected: int = 0, sys: str = "/sys", since_ms: Mapping[str, int] | None = None
     ) -> None:
-        """`expected` is the setting, 0 for none; `since_ms` is, by name, since when GPUs were missing in an earlier run."""
+        """`expected`: the setting, 0 for none; `since_ms`: by name, since when an earlier run's GPUs were missing."""
         self.host = host
         self.expected = expected
         self.since_ms = dict(since_ms or {})
@@ -236,8 +236,8 @@ class MissingGpus:
     def look(self, known: KnownGpus, unopened: Sequence[int], blocked: Collection[int]) -> None:
         """Find the expected GPUs besides the known GPUs.
 
-        `unopened` and `blocked` are positions of GPUs without a UUID that the driver lists: the former cannot be opened,
-        a call to the latter does not return.
+        `unopened` and `blocked` are positions of GPUs without a UUID that the driver lists: the former cannot be
+        opened, a call to the latter does not return.
         """
         accounted = known.uuids
         addresses = {known.addresses[uuid] for uuid in accounted if uuid in known.addresses}
@@ -259,7 +259,7 @@ class MissingGpus:
     def _missing_gpus(
         self, free: Sequence[str], positions: Sequence[int], blocked: Collection[int]
     ) -> list[MissingGpu]:
-        """Return the GPUs that the driver cannot open or does not list; with position and address where their numbers agree."""
+        """Return GPUs that the driver cannot open or list, with position and address where the two counts agree."""
         listed = [
             MissingGpu(
                 at_position(self.host, index),
@@ -346,7 +346,7 @@ class GpuAccount:
         self._away_for: dict[str, int] = {}
 
     def begin(self, health: str) -> list[DeviceRow]:
-        """Begin without a worker, with the GPUs of an earlier run and the expected GPUs. Return inventory of GPUs without a UUID."""
+        """Begin without a worker, with the earlier run's and expected GPUs. Return inventory of those without UUID."""
         self.known.assume(health)
         self.missing.look(self.known, (), ())
         return self.missing.devices(all_of_them=False)

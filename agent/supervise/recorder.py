@@ -1,4 +1,4 @@
-"""Closes intervals: schedules the readings, collects the rows of every source, spools them and publishes the snapshot."""
+"""Closes intervals: schedules readings, collects the rows of all sources, spools them and publishes the snapshot."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class LanePlan:
     def due(self, start_ms: int, end_ms: int) -> Due:
         """Return the lanes that are due in the interval. Call it once per interval.
 
-        The first interval of an hour looks for changed inventory; the first of a day writes all entries, so that every day's
-        partition has them. A clock that is set back begins a new hour or day too. A reading too many costs little, but the
-        old time may return only after days.
+        The first interval of an hour looks for changed inventory; the first of a day writes all entries, so that every
+        day's partition has them. A clock that is set back begins a new hour or day too. A reading too many costs
+        little, but the old time may return only after days.
         """
         before_ms, self._seen_ms = self._seen_ms, start_ms
         new_day = start_ms // DAY_MS != before_ms // DAY_MS

@@ -143,7 +143,7 @@ class Parts:
         )
 
     def prepared(self, loaded: Config, settings: AgentSettings) -> Parts:
-        """Return parts for new settings that keep the old parts' state. Raises as `make` does, and changes nothing then."""
+        """Return parts for new settings with the old parts' state. Raises as `make` does, and then changes nothing."""
         return Parts(
             *_sources(loaded, settings, self.allocations),
             epochs=self.epochs,

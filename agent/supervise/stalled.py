@@ -1,6 +1,7 @@
 """Stalled suspects: GPUs whose kernels run for minutes while independent witnesses agree that no work is done.
 
-The witnesses are the power sensor, the activity counters (GPM) and the process list. Two must agree, and none may show work. The rows that the agent writes anyway are the only source.
+The witnesses are the power sensor, the activity counters (GPM) and the process list. Two must agree, and none may show
+work. The rows that the agent writes anyway are the only source.
 """
 
 from __future__ import annotations

@@ -93,7 +93,10 @@ class Supervisor:
         return HostGpus(settings.call_timeout_s, missing, KnownGpus(indexes, addresses), self._alive, self._clock)
 
     def _begin_installation(self) -> str:
-        """Return a sentence about a spool from another machine. On a full disk the publisher does it, and sampling begins."""
+        """Note the installation and the run in the spool. Return a sentence about a spool from another machine.
+
+        On a full disk the publisher does it later, and sampling begins.
+        """
         try:
             done = settle_installation(self._spool, self._settings.host, machine_hash(self._settings.machine_id))
             begin_run(self._spool, self._clock.now_ms(), self._boot_id)
@@ -114,7 +117,7 @@ class Supervisor:
         self._bell.ring()
 
     def run(self) -> None:
-        """Sample until the time is over or `stop` is called; raises DriverError if the driver is unusable at the start."""
+        """Sample until the time is over or `stop` is called; raises DriverError for an unusable driver at the start."""
         self._check_clock()
         self._note_killed()
         try:
@@ -158,7 +161,7 @@ class Supervisor:
             start_ms = end_ms
 
     def _check_clock(self) -> None:
-        """Refuse an impossible date. A machine without a battery begins in 1970, and such rows would make a gap of decades."""
+        """Refuse an impossible date: a machine without a battery starts in 1970, which would make a gap of decades."""
         if self._clock.now_ms() < _EARLIEST_MS:
             raise FallowError(
                 f"the clock of this host shows {format_ms(self._clock.now_ms())}",
@@ -166,7 +169,7 @@ class Supervisor:
             )
 
     def _first_interval(self) -> int:
-        """Return the interval after an earlier run's last, while the rings still reach back to its end; else the next whole one.
+        """Return the interval after an earlier run's last if the rings reach back to its end, else the next whole one.
 
         So a restart costs no row: the driver's rings hold the samples of the gap, and the coverage shows how many.
         No interval begins before the end of the rows that are already written (the clock may have been set back).
@@ -228,7 +231,7 @@ class Supervisor:
         return {name: json.dumps(fact) for name, fact in zip(_FLEET_FACTS, facts, strict=True)}
 
     def _wait_for(self, start_ms: int, end_ms: int) -> bool:
-        """Wait until an interval can be closed; return False after a stop request. The worker drains the rings meanwhile.
+        """Wait until an interval can be closed; False after a stop request. The worker drains the rings meanwhile.
 
         Returns early where the wall clock was set back to before the interval, which makes the wait pointless.
         """
@@ -251,11 +254,11 @@ class Supervisor:
         return not self._stopping
 
     def _wall_ahead_s(self) -> float:
-        """Return how far the wall clock is ahead of the monotonic clock. The value falls when the wall clock is set back."""
+        """Return how far the wall clock is ahead of the monotonic clock; less after the wall clock is set back."""
         return self._clock.now_ms() / 1000 - self._clock.monotonic_s()
 
     def _catch_up(self, start_ms: int, end_ms: int) -> int:
-        """Skip intervals that are already over (suspended machine, blocked driver), which stay unknown. Return the next start."""
+        """Skip past intervals (suspended machine, blocked driver), which stay unknown. Return the next start."""
         late = self._late_intervals(end_ms)
         if late > 0:
             self._recorder.miss(late)

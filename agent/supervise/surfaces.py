@@ -63,7 +63,7 @@ class Surface:
         self._serves = False
 
     def start(self) -> str | None:
-        """Begin to serve if the surface is switched on and not serving. Return the reason of a failure, as one sentence."""
+        """Begin to serve if switched on and not serving. Return the reason of a failure, as one sentence."""
         if self._server is not None and not self._serves:
             try:
                 self._server.start()
@@ -170,7 +170,7 @@ class Notifier:
 
 class Surfaces:
     def __init__(self, loaded: Config, board: SnapshotBoard) -> None:
-        """Check the settings of all surfaces, without listening yet. Raises ConfigError for settings that can never work."""
+        """Check all surfaces' settings, without listening yet. Raises ConfigError for settings that can never work."""
         self._loaded = loaded
         self._surfaces = tuple(
             Surface(names, make, loaded, board)

@@ -36,8 +36,8 @@ _LOOKS = 4  # looks at the progress per timeout: a blocked call is noticed at mo
 class WorkerHungError(Exception):
     """The worker gave no answer, and neither began nor ended a driver call, within the timeout.
 
-    Names the GPU (`#index` before its UUID is known, empty for no GPU in particular) and the driver call that blocks. An
-    empty call means that the worker process itself did not run, which is no fault of a GPU.
+    Names the GPU (`#index` before its UUID is known, empty for no GPU in particular) and the driver call that blocks.
+    An empty call means that the worker process itself did not run, which is no fault of a GPU.
     """
 
     def __init__(self, uuid: str, call: str) -> None:
@@ -53,8 +53,8 @@ class StoppedError(Exception):
 class WorkerGoneError(Exception):
     """The worker process ended: it crashed in the driver's library, or was killed.
 
-    Names how it ended (`signal 11 (SIGSEGV)`), and, like WorkerHungError, the GPU and the driver call that crashed; both
-    are empty where no call did.
+    Names how it ended (`signal 11 (SIGSEGV)`), and, like WorkerHungError, the GPU and the driver call that crashed;
+    both are empty where no call did.
     """
 
     def __init__(self, how: str, uuid: str = "", call: str = "", *, never_ran: bool = False) -> None:
@@ -66,7 +66,7 @@ class WorkerGoneError(Exception):
 
 
 class DriverLostError(Exception):
-    """The worker has lost the driver. Holds NVML's code and message, and the events before, which often are the cause."""
+    """The worker has lost the driver. Holds NVML's code and message, and the events before it, often the cause."""
 
     def __init__(self, answer: DriverGoneAnswer) -> None:
         super().__init__(answer["message"])
@@ -114,10 +114,10 @@ class WorkerClient:
         return answer
 
     def interval(self, wanted: IntervalRequest, timeout_s: float) -> IntervalAnswer:
-        """Return the rows of an interval. Raises WorkerGoneError where the worker has ended, DriverLostError without a driver.
+        """Return an interval's rows. Raises WorkerGoneError if the worker has ended, DriverLostError without a driver.
 
-        Raises WorkerHungError after `timeout_s` without an answer and without progress to the next call. A process that has
-        made no call yet gets the time in addition that a busy host may need to start it.
+        Raises WorkerHungError after `timeout_s` without an answer and without progress to the next call. A process that
+        has made no call yet gets the time in addition that a busy host may need to start it.
         """
         answer: IntervalAnswer = self._request(wanted, timeout_s)
         return answer
@@ -165,7 +165,7 @@ class WorkerClient:
                 self._process.stdin.close()
 
     def end(self, patience_s: float) -> bool:
-        """Close the worker and wait. A worker that is stuck in the driver gets SIGTERM, never SIGKILL (it has frozen GPUs).
+        """Close the worker and wait. One stuck in the driver gets SIGTERM, never SIGKILL, which has frozen GPUs.
 
         Return whether the process has ended.
         """
@@ -239,7 +239,7 @@ class Stuck:
         return "" in self._blocked
 
     def freed(self, patience_s: float) -> frozenset[str]:
-        """End the workers whose call has returned. Return the targets on which no worker blocks any more ("": the driver)."""
+        """End workers whose call has returned. Return the targets that no worker blocks any more ("": the driver)."""
         freed: set[str] = set()
         for worker in [each for each in self._workers if each.answered_late()]:
             freed.update(self._workers.pop(worker))
@@ -355,7 +355,7 @@ class Trials:
         self._trials: dict[str, _Trial] = {}
 
     def hold(self, target: str, call: str, did: str, health: str | None = None) -> bool:
-        """Put a call of a GPU on trial. `health` is the GPU's new health, None: as before. Return whether the health changed."""
+        """Put a GPU's call on trial. `health`: the GPU's new health, None: as before. Return whether it changed."""
         trial = self._trials.setdefault(target, _Trial({}))
         trial.calls[call] = did
         trial.returned.discard(call)
@@ -379,10 +379,10 @@ class Trials:
             self._trials[target].returned.add(call)
 
     def settle(self, avoided: Collection[str]) -> list[tuple[str, str, str]]:
-        """Count an answered interval of the GPUs that are read. Return GPU, new health and reason where the health changed.
+        """Count an answered interval of the read GPUs. Return GPU, new health and reason where the health changed.
 
-        The reason continues a sentence that begins with the GPU's name. A GPU is degraded while a call is on trial. The trial of
-        a call that was not needed for long enough ends.
+        The reason continues a sentence that begins with the GPU's name. A GPU is degraded while a call is on trial. The
+        trial of a call that was not needed for long enough ends.
         """
         found = []
         for target, trial in [each for each in self._trials.items() if each[0] not in avoided]:

@@ -160,7 +160,7 @@ def user_name(row: Row) -> str:
 
 
 def _held_idle_by(idle: list[GpuLine]) -> tuple[tuple[str, int, int], ...]:
-    """Return the idle GPUs per user. A GPU with several users counts for the one with the most memory, so numbers add up."""
+    """Return the idle GPUs per user. A GPU counts for the user with the most memory on it, so the numbers add up."""
     found: dict[str, list[int]] = defaultdict(list)
     for line in idle:
         found[line.users[0] if line.users else "not known"].append(line.mem_used_bytes or 0)

@@ -1,4 +1,4 @@
-"""The picture of a frame, and the live view, which is drawn after new data, a key press or a change of the window's size."""
+"""The picture of a frame, and the live view, drawn after new data, a key press or a change of the window's size."""
 
 from __future__ import annotations
 
@@ -312,7 +312,7 @@ def _read(descriptor: int) -> str:
 
 @contextlib.contextmanager
 def _resizing() -> Iterator[int]:
-    """Yield a descriptor that is readable after a change of the window's size. Signals that end the view restore the terminal."""
+    """Yield a descriptor that is readable after a window resize. Signals that end the view restore the terminal."""
 
     def leave(number: int, _: object) -> None:
         raise SystemExit(128 + number)

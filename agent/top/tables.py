@@ -1,4 +1,4 @@
-"""The tables of GPUs and processes, with short texts and colours. A narrow terminal drops the least important columns first."""
+"""Tables of GPUs and processes, with short texts and colours. Narrow terminals drop the least important columns."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def glyphs(encoding: str) -> Glyphs:
 
 
 def bar(share: float | None, width: int, shapes: Glyphs) -> tuple[str, str]:
-    """Return the filled and the empty part of a bar for a share from 0 to 1; a share above 0 shows, only 1 fills the bar."""
+    """Return a bar's filled and empty part for a share from 0 to 1: a share above 0 shows, and only 1 fills the bar."""
     if share is None or width <= 0:
         return "", " " * width
     steps = 2 if shapes.half else 1
@@ -59,7 +59,7 @@ def bar(share: float | None, width: int, shapes: Glyphs) -> tuple[str, str]:
 
 
 def gib(size: int | None, *, whole: bool = False) -> str:
-    """Return the size in GiB without its unit, such as `48.2` or `141`, or with `whole` `80` for a round 80; `-` where unknown."""
+    """Return the size in GiB without the unit: `48.2`, `141`, or with `whole` `80` for a round 80; `-` if unknown."""
     if size is None:
         return "-"
     text = f"{size / GIB:.1f}" if size < 99.95 * GIB else f"{size / GIB:.0f}"
@@ -67,7 +67,7 @@ def gib(size: int | None, *, whole: bool = False) -> str:
 
 
 def span(span_ms: int | None) -> str:
-    """Return the duration in its two largest units, such as `4m 10s`, `2h 05m` or `3d 4h`; empty where there is none."""
+    """Return the duration in its two largest units, such as `4m 10s`, `2h 05m` or `3d 4h`; empty for None."""
     if span_ms is None:
         return ""
     if span_ms < MINUTE_MS:

@@ -79,7 +79,7 @@ def look_at_driver_cuda(case: Case) -> Iterator[DoctorFinding]:
 
 
 def _compat_finding(case: Case, copy: Copy, facts: Facts) -> DoctorFinding:
-    """Return the finding for a forward-compatibility package. Only data center cards accept a package, and only a newer one."""
+    """Return the finding for a compatibility package: only data center cards accept one, and only a newer one."""
     ordinary = [gpu.name for gpu in case.driver.gpus if gpu.model and not is_data_center(gpu.model)]
     remove = f"remove {copy.folder} from LD_LIBRARY_PATH and /etc/ld.so.conf.d"
     if copy.version is not None and case.driver_version is not None and copy.version < case.driver_version:
@@ -293,7 +293,7 @@ class _PackageJudgement:
 
     @property
     def badness(self) -> tuple[int, bool, CudaOrMajor]:
-        """Return a sort key. The package with the greatest key decides: its import fails. torch precedes its runtime."""
+        """Return the sort key. The package with the greatest decides: its import fails. torch precedes its runtime."""
         grade = 3 if self.fit.fit is CudaFit.TOO_NEW else 2 if self.strangers else int(self.fit.fit is not CudaFit.FULL)
         return grade, self.package.name == _TORCH, (self.cuda[0], self.cuda[1] or 0)
 

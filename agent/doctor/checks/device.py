@@ -63,7 +63,7 @@ def look_at_nodes(case: Case) -> Iterator[DoctorFinding]:
 
 
 def _missing_uvm_finding(host: HostFiles, facts: Facts) -> DoctorFinding:
-    """Return the finding for a missing /dev/nvidia-uvm. The first CUDA program creates the node where nvidia-modprobe is setuid root."""
+    """Return the finding for a missing /dev/nvidia-uvm; a setuid nvidia-modprobe creates it for CUDA's first use."""
     missing = "/dev/nvidia-uvm is missing: monitoring is not affected"
     capabilities = host.environment.get("NVIDIA_DRIVER_CAPABILITIES", "")
     if host.container and capabilities and not {"all", "compute"} & set(capabilities.split(",")):

@@ -302,7 +302,7 @@ def look_at_gpus(case: Case) -> Iterator[DoctorFinding]:
 
 
 def _missing_gpu_errors(case: Case) -> Iterator[DoctorFinding]:
-    """Yield an error for GPUs that the driver should list and does not: it dropped the card, or the card failed to start."""
+    """Yield an error for GPUs missing from the driver's list: it dropped the card, or the card failed to start."""
     count, expected = case.driver.gpu_count, case.options.expected_gpus
     if count is None:
         return

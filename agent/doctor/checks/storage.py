@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from agent.doctor.case import Case
 
-_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "fuse.ceph", "fuse.glusterfs", "fuse.sshfs", "lustre",
-            "beegfs", "gpfs", "wekafs", "9p", "fuse.s3fs", "fuse.gcsfuse", "pvfs2", "orangefs", "virtiofs")  # fmt: skip
+_NETWORK = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "fuse.ceph", "fuse.glusterfs", "fuse.sshfs",
+            "lustre", "beegfs", "gpfs", "wekafs", "9p", "fuse.s3fs", "fuse.gcsfuse", "pvfs2", "orangefs",
+            "virtiofs")  # fmt: skip
 _MEMORY = ("tmpfs", "ramfs")
 LEAST_FREE_BYTES = 500_000_000
 """The spool of eight GPUs for a week without a lake."""
@@ -26,7 +27,7 @@ LEAST_INODES = 1000
 
 
 def look_at_spool(case: Case) -> Iterator[DoctorFinding]:
-    """Yield whether the spool's file system, rights and free space suffice, without touching a file server that may be down."""
+    """Yield whether the spool's file system, rights and space suffice, without touching a server that may be down."""
     if not case.options.spool:
         yield skipped("no spool is set (--spool, FALLOW_AGENT_SPOOL or agent.spool)")
         return
