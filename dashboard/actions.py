@@ -94,7 +94,7 @@ class ActionOutcome:
 def act(view: View, wish: Wish, now_ms: int) -> ActionOutcome:
     """Record the wish on all of its findings or on none; return the outcome.
 
-    Where others acted since the reader's page was made, nothing is recorded and the outcome names their actions.
+    If others acted after the reader's page was made, nothing is recorded and the outcome names their actions.
 
     Raises:
         NotAllowedError: the reader may not act, or does not see a finding.

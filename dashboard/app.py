@@ -108,7 +108,7 @@ def _connect(app: Any, source: LakeSource, access: Access) -> None:
 
 
 def _answer(source: LakeSource, access: Access, scheme: str, path: str, search: str | None) -> list[Any]:
-    """The page at a path with what goes along in the bar, or what stands in its way."""
+    """Return the page at a path with the bar's contents, or the reason why it cannot be shown."""
     page = next((each for each in PAGES if each.path == path), None)
     look = view_of(source, search, findings=page is not None and page.has_findings)
     if isinstance(look, View):

@@ -280,11 +280,11 @@ FAILED_ACTION = "failed-action"
 
 _NEWS_EVERY_MS = 60_000
 _FACTS = ("window", "observed", "prices")
-"""Of the report's facts those that stand above every page."""
+"""The report's facts that are above every page."""
 
 
 def frame() -> html.Div:
-    """The same for everybody; nothing of the lake stands in it."""
+    """Return the frame, which is the same for all readers and contains nothing from the lake."""
     return html.Div(
         [
             dcc.Location(id="url", refresh="callback-nav"),
@@ -335,18 +335,18 @@ def _fold(name: str, opens: str) -> html.Button:
 
 
 def _skeleton() -> list[Any]:
-    """The outline of a page that is being made."""
+    """Return the outline that is shown until the page is ready."""
     outline = [html.Div(className=f"skeleton of-{part}") for part in ("heading", "answer", "picture", "rows")]
     return [html.P("Reading the ledger…", className="waiting for-readers", role="status"), *outline]
 
 
 def page_at(path: str) -> Page | None:
-    """The page of an address; None where nothing lies."""
+    """Return the page of an address; None if there is none."""
     return next((page for page in PAGES if page.path == path), None)
 
 
 def place_of(path: str) -> PagePlace | None:
-    """The place to which the page of an address belongs; None where nothing lies."""
+    """Return the place to which the page of an address belongs; None if there is none."""
     return next((place for place in PLACES if any(page.path == path for page in place.pages)), None)
 
 
@@ -363,7 +363,7 @@ def links(view: View, path: str, way_out: str) -> list[html.Span]:
 
 
 def page_links(view: View, path: str) -> list[html.Span]:
-    """The pages of the place that the reader is in; none where the address has no place."""
+    """Return links to the pages of the address's place; empty for an address without a place."""
     here = place_of(path)
     if here is None:
         return []

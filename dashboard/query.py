@@ -1,4 +1,4 @@
-"""What a reader asks for: all of it stands in the page's address, so that it can be shared and stepped back through."""
+"""A reader's choices, all of them in the page's address: readers can share addresses and go back."""
 
 from __future__ import annotations
 
@@ -102,12 +102,12 @@ class Query:
         return f"?{urlencode(asked)}" if asked else ""
 
     def but(self, **changes: Any) -> Query:
-        """The same with other values."""
+        """Return this query with other values."""
         return replace(self, **changes)
 
     @property
     def on_every_page(self) -> Query:
-        """What goes along when another page is opened: window, scope, zone and language."""
+        """The part that other pages keep: window, scope, zone and language."""
         names = ("span", "since", "until", "first", "last", "pool", "model", "team", "zone", "lang")
         return Query(**{name: getattr(self, name) for name in names})
 
@@ -121,7 +121,7 @@ class Query:
         return bool(self.since or self.until or self.first or self.last)
 
     def window(self, data_end_ms: int, zone: tzinfo) -> Window:
-        """The window, its spans counted back from the end of the data as `--since` counts them.
+        """Return the window; a length of time counts back from the end of the data, as with `--since`.
 
         Moments are rounded outward to the 10 s of the agents' samples, so that similar windows share their results.
         """

@@ -113,7 +113,7 @@ class LakeSource:
         patience_s: float | None = None,
         budget: Budget | None = None,
     ) -> None:
-        """A reader waits at most `patience_s` for a view, None: without end. Kept windows stay within the budget."""
+        """A reader waits at most `patience_s` for a view (None: for ever). Kept windows stay within the budget."""
         self._open = open_inputs
         self._clock = clock or SystemClock()
         self._patience_s = patience_s

@@ -36,13 +36,13 @@ def gpu_links(view: View, gpus: Sequence[str]) -> Any:
 
 
 def listing(label: str, lines: Sequence[Any], none: str = "") -> html.Section:
-    """A list under its label; `none` stands in an empty one."""
+    """Return a list under its label; an empty list shows `none`."""
     shown = [html.Li(each) for each in lines]
     return html.Section([html.H4(label), html.Ul(shown or [html.Li(none, className="none")])])
 
 
 def command_block(label: str, command: str, name: str) -> list[Any]:
-    """A command to type and the button that copies it, whose id is `name`; nothing without a command."""
+    """Return a command and the button that copies it, whose id is `name`; empty without a command."""
     if not command:
         return []
     copy = dcc.Clipboard(

@@ -32,7 +32,7 @@ def _compare(view: View, colours: Palette) -> html.Div:
 
 
 def _compared_with(view: View, chosen: str, other: Window) -> html.Div:
-    """What there is to compare with, and a form for any days; the chosen one is marked."""
+    """Return the windows to compare with and a form for any days; the chosen window is marked."""
     first, last = (str(day) for day in days_of(other, view.zone))
     are_days = days_against(chosen) is not None
     days_chosen = html.Summary(

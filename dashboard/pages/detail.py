@@ -65,7 +65,7 @@ class _Detail:
         connect_strip(app, self.graph)
 
     def content(self, view: View, colours: Palette) -> html.Div:
-        """What the address names, as far as it is in what the reader sees."""
+        """Return the page of the GPU or host in the address, or why the reader does not see it."""
         asked = getattr(view.query, self.column)
         if not asked:
             return _nothing(view, self.unnamed)

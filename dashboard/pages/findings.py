@@ -81,7 +81,7 @@ def detail(view: View, ids: Sequence[str]) -> list[Any]:
 
 
 def _several(view: View, chosen: Sequence[Finding]) -> list[Any]:
-    """Sums only of what adds up: several findings may be about the same hours of the same GPUs."""
+    """Return the chosen findings with counts of GPUs only: findings may share hours of the same GPUs."""
     said = tr(
         "{findings}: {gpus}, {part} of them reclaimable",
         findings=tr_many("{number} {finding|findings} chosen", len(chosen)),
@@ -192,7 +192,7 @@ def _tools(view: View) -> html.Div:
 
 
 def _ids(chosen: Any) -> tuple[str, ...]:
-    """Those that the browser says are chosen; whether its reader sees them is for the server to know."""
+    """Return the ids that the browser reports as chosen; the server checks elsewhere whether the reader sees them."""
     return tuple(str(each) for each in chosen) if isinstance(chosen, list) else ()
 
 
@@ -228,7 +228,7 @@ def _content(view: View, _: Palette) -> html.Div:
 
 
 def _connect(app: Any, source: LakeSource) -> None:
-    """The table follows its address; choosing a row shows it in full, and the buttons record what somebody does."""
+    """Connect the page: the table follows its address, a chosen row shows in full, and buttons record actions."""
     # it has nothing to put out; dash calls what has an output when the table comes
     app.clientside_callback(ClientsideFunction("findings", "ready"), Output(_GRID, "className"), Input(_GRID, "id"))
     app.clientside_callback(

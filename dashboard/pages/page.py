@@ -39,7 +39,7 @@ class Page:
     has_findings: bool = False
 
     def content(self, view: View, colours: Palette) -> Any:
-        """The page's components below the heading, in the reader's language; how they are counted comes last."""
+        """Return the components below the heading, in the reader's language; how they are counted comes last."""
         return in_words(method_last(self.make(view, colours)), view.language)
 
 
@@ -119,7 +119,7 @@ def all_findings(_: View) -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class PlacedSection:
-    """A section on a page: where its table stands and how many rows are in sight, as `section_panel` takes them.
+    """A section on a page; `table` and `first` place its table and limit the rows in sight, as in `section_panel`.
 
     `onward` are the links below it; `wide` gives it the whole width, whatever the section needs.
     """
@@ -131,7 +131,7 @@ class PlacedSection:
     wide: bool = False
 
     def panel(self, view: View, colours: Palette, *, answers: bool = False) -> html.Section | None:
-        """None where the section has nothing to say to this reader."""
+        """Return the section's panel; None if the section is empty for this reader."""
         section = self.made_by(view)
         if section is None:
             return None
@@ -145,7 +145,7 @@ class PlacedSection:
 
 
 def panels(view: View, colours: Palette, sections: Iterable[PlacedSection]) -> list[html.Section]:
-    """The panels of those sections that have something to say."""
+    """Return the panels of the sections that are not empty."""
     return [panel for section in sections if (panel := section.panel(view, colours)) is not None]
 
 
@@ -175,7 +175,7 @@ class TablesPage:
     for_people: str = ""
 
     def __call__(self, view: View, colours: Palette) -> html.Div:
-        """The answer, the other sections, those that are folded, and the files."""
+        """Return the answer, the other sections, the folded sections, and the files."""
         if self.for_people and view.report.scope.is_personal:
             return html.Div(html.P(self.for_people, className="headline"))
         shown: list[html.Section] = []

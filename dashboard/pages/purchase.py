@@ -43,7 +43,7 @@ def unless_wrong(made_by: SectionOf, instead: Callable[[str], Table] | None = No
 
 
 def _of_carbon(made_by: Callable[[Carbon], Table | None]) -> SectionOf:
-    """Of what is made once for a version of the lake, a window and a scope, for all sections and languages."""
+    """Return the section that `made_by` makes of the carbon figures, which all sections and languages share."""
     return lambda view: made_by(view.kept("carbon", lambda: _carbon(view)))
 
 

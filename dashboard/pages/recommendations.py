@@ -61,7 +61,7 @@ _WIDTHS_PX = {
     "recommendation_id": 125,
 }
 HEADING = "recommendation-heading"
-"""Of the chosen one: on narrow screens the page goes there."""
+"""The id of the chosen recommendation's heading, to which the page scrolls on narrow screens."""
 _BETWEEN = "/"
 """In the id of a row of one GPU, between the recommendation and the GPU."""
 
@@ -82,7 +82,7 @@ def _shown(view: View, found: Recommendations, group: str) -> GridOf:
 
 
 def detail(view: View, found: Recommendations, recommendation_id: str) -> list[Any]:
-    """The chosen one in full; an id that the reader does not see is nothing."""
+    """Return the recommendation in full; empty for an id that the reader does not see."""
     each = next((each for each in found.listed if each.recommendation_id == recommendation_id), None)
     if each is None:
         return []
@@ -130,7 +130,7 @@ def _facts(view: View, each: Recommendation) -> Iterator[tuple[str, Any]]:
 
 
 def _hosts(view: View, each: Recommendation) -> list[str]:
-    """Where the GPUs to act on are; of a decision without any, where its wasted time was."""
+    """Return the hosts of the GPUs to act on; without such GPUs, the hosts of the wasted time."""
     devices = view.whole.inventory.devices
     now = sorted({devices[gpu].host for gpu in each.gpus_now if gpu in devices})
     return now or [host for host in each.host.split(JOINER) if host]
@@ -176,7 +176,7 @@ def _history(view: View, each: Recommendation) -> list[str]:
 
 
 def _nudge(view: View, each: Recommendation) -> list[Any]:
-    """How to look at the message that its user would get; planners alone send any."""
+    """Return the command and the link to preview the user's nudge; empty for readers who are not planners."""
     if each.user is None or JOINER in each.user or not view.reader.may(PLANNER):
         return []
     report = dcc.Link(tr("Report"), href="/report" + view.query.on_every_page.search)
@@ -298,7 +298,7 @@ def _cards(view: View, colours: Palette, found: Recommendations) -> list[Any]:
 
 
 def _grouping(view: View, group: str) -> html.Span:
-    """Links: what is grouped by stands in the address."""
+    """Return the groupings as links, since the address holds the grouping."""
     query = view.query.on_every_page.but(reserve=view.query.reserve)
     shown = [
         html.A(

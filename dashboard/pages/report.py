@@ -26,7 +26,7 @@ from dashboard.view import Problem, View
 from fallow.errors import FallowError, UsageError
 
 _ALL = -1
-"""Where the number of a target stands: every one of them."""
+"""All targets, in place of the number of one target."""
 
 
 @dataclass(frozen=True)

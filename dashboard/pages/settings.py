@@ -67,7 +67,7 @@ def _origin(origin: str, setting: Setting) -> str:
 
 
 def _value(setting: Setting, config: Config, language: Language) -> str:
-    """As somebody would write it; durations and sizes in the reader's language."""
+    """Return the value as it is written in the file; durations and sizes are in the reader's language."""
     value = config.values[setting.name]
     if setting.name in ("report.to", "report.operators"):
         return language.translate(_targets(config, setting.name))
@@ -80,7 +80,7 @@ def _value(setting: Setting, config: Config, language: Language) -> str:
 
 
 def _targets(config: Config, name: str) -> str:
-    """Without the paths of webhooks, with which anybody could post."""
+    """Return the targets without the paths of webhooks, with which any reader could post."""
     try:
         found = parse_targets(config.texts(name), config.text("webhook.kind"))
     except UsageError:
@@ -89,7 +89,7 @@ def _targets(config: Config, name: str) -> str:
 
 
 def _bare(found: re.Match[str]) -> str:
-    """An address without a name, a password and a query, where tokens stand."""
+    """Return the address without user name, password and query, which may contain secrets."""
     try:
         parts = urlsplit(found[0])
     except ValueError:
@@ -161,7 +161,7 @@ def _setting_table(view: View, found: Sequence[ShownSetting]) -> html.Div:
 
 
 def _meaning(view: View, each: ShownSetting) -> html.Td:
-    """In the reader's language, as far as its catalogue knows it."""
+    """Return the meaning in the reader's language if its catalogue has it, else in English."""
     said = view.translate(each.meaning)
     shown = [html.Code(part) if place % 2 else part for place, part in enumerate(said.split("`")) if part]
     return html.Td(shown) if said != each.meaning else html.Td(shown, lang="en")

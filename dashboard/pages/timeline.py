@@ -256,7 +256,7 @@ def _of_groups(view: View, colours: Palette, kind: str) -> _Picture:
 
 
 def _levels(view: View, kind: str) -> html.Div | None:
-    """What a row can stand for, as links."""
+    """Return the levels of rows as links: pools, hosts or GPUs."""
     possible = kinds_of(view)
     if len(possible) == 1 and not view.query.pool:
         return None
@@ -319,7 +319,7 @@ def _figure(view: View, picture: _Picture, colours: Palette, height_px: int) -> 
 
 
 def _totals(view: View, colours: Palette, timeline: GroupTimeline) -> html.Details:
-    """The ledger's totals of the whole window, with links to what the rows stand for."""
+    """Return the ledger's totals of the whole window, with links to the rows' pools or hosts."""
     section = totals_section(timeline.kind, list(zip(timeline.names, timeline.totals, strict=True)))
     named, *figures = section.columns
     linked = replace(named, read=lambda name: LinkedCell(place_name(name), named.kind, name))
@@ -411,7 +411,7 @@ def _written(view: View, asked: Any, text: str, when: str, about: str) -> str:
 
 
 def _hours(view: View) -> HoursOfWeek | None:
-    """Of the weeks up to the window's end, whatever the window's length: made once for all that is zoomed into."""
+    """Return the hours of the weeks up to the window's end; computed once for all zoomed parts of the window."""
 
     def make() -> HoursOfWeek | None:
         spans = all_known(view.whole, view.report.scope).segments
@@ -421,7 +421,7 @@ def _hours(view: View) -> HoursOfWeek | None:
 
 
 def _connect(app: Any, source: LakeSource) -> None:
-    """What the strip does in the browser: all of it becomes an address, and the page is made for that."""
+    """Connect the strip, whose actions change the address from which the page is made, and the annotations."""
     connect_strip(app, GRAPH)
     _connect_annotations(app, source)
 

@@ -399,7 +399,7 @@ GPU_LIFETIME = LakeTable(
 
 
 def _of_all_hosts(table: LakeTable) -> LakeTable:
-    """The same rows of a small table in one file a day: a thousand hosts' own files take seconds to open."""
+    """Return the table with a small table's rows in one file a day: a thousand hosts' files take seconds to open."""
     columns = (*table.columns, _HOST) if "host" not in table.names else table.columns
     return LakeTable(
         f"{table.name}_day", f"a row of the {table.name} table, of all hosts", derived=True, columns=columns
