@@ -1,1 +1,1 @@
-"""What to decide about GPUs that many want: who waited and why, who should get which, what would fit, and when to order."""
+"""Plans for scarce GPUs: who waited and why, which team should get which, what would fit, and when to order."""

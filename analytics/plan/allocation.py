@@ -1,4 +1,4 @@
-"""Allocation of GPUs: who has them, who waits for them and which become free. The data behind `fallow plan allocation`."""
+"""Allocation of GPUs: who has them, who waits, and which become free. The data behind `fallow plan allocation`."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ class Arrival:
     unused: int
     """Cards without any use up to the end of the window."""
     idle_days: float
-    """Card-days from first observation to first use, or to the last observation of a card without use. Summed over the cards."""
+    """Card-days from first observation to first use, or to the last observation if a card was never used."""
     first_use_days: float | None
     """Median days to first use, of the cards that were used; None without such a card."""
     ramp_days: float | None

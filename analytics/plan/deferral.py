@@ -36,13 +36,11 @@ def job_names(lake: Lake) -> pl.DataFrame:
 
 
 def with_deferrable(rows: pl.DataFrame, jobs: pl.DataFrame, owners: Owners) -> pl.DataFrame:
-    """Return the rows with `is_deferrable`: the row has a single Slurm job whose names say that it can wait, or best-effort work.
+    """Return the rows with `is_deferrable`: a single Slurm job whose names say that it can wait, or best-effort work.
 
     The names of a job are its own, its partition's and its QOS's. Best-effort is a priority class of the owners table.
-    Pods,
-    Ray jobs and processes without a job may serve users, and GPUs may be shared by several jobs: such rows are
-    deferrable only as
-    best-effort work.
+    Pods, Ray jobs and processes without a job may serve users, and several jobs may share GPUs: such rows are
+    deferrable only as best-effort work.
 
     `rows` has `job` as in the ledger, `user` and `account`; `jobs` are those of `job_names`.
     """
@@ -60,7 +58,7 @@ def with_deferrable(rows: pl.DataFrame, jobs: pl.DataFrame, owners: Owners) -> p
 
 Floats = NDArray[np.float64]
 _STAY = 1e-6
-"""Cost of an hour of delay, as a share of the mean cost. Of two equally good plans, the plan that moves less work wins."""
+"""Cost of an hour of delay, as a share of the mean cost. Of two equally good plans, the one that moves less wins."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +74,9 @@ def moved_work(work: Floats, weight: Floats, room: Floats, rate: Floats, most_ho
     """Return how much work of each hour moves by how many hours, at the lowest total of weight times rate.
 
     A transport problem, solved as a linear program with HiGHS. Work can be divided freely and interrupted at every
-    hour. By hour, `work` are GPU-hours that may move, `weight` is that of a GPU-hour, `room` are free GPU-hours beside the work's own, and
-    `rate` is the cost of a unit of weight: NaN is unknown, and no work leaves or enters such an hour.
+    hour. By hour, `work` are GPU-hours that may move, `weight` is that of a GPU-hour, `room` are free GPU-hours beside
+    the work's own, and `rate` is the cost of a unit of weight: NaN is unknown, and no work leaves or enters such an
+    hour.
     """
     hours = len(work)
     start, delay = (each.ravel() for each in np.meshgrid(np.arange(hours), np.arange(most_hours + 1), indexing="ij"))
@@ -90,7 +89,7 @@ def moved_work(work: Floats, weight: Floats, room: Floats, rate: Floats, most_ho
     if len(ways):
         cost = weight[start[ways]] * rate[target[ways]]
         cost += _STAY * float(cost.mean()) * delay[ways]
-        # a row for the work that leaves each hour, and one for what each hour receives: all may stay, so there is a plan
+        # a row for the work that leaves each hour, one for what each hour receives: all may stay, so there is a plan
         leaving = np.where(np.isin(np.arange(hours), start[ways]), work, 0.0)
         sums = np.concatenate((leaving, np.full(hours, -np.inf))), np.concatenate((leaving, work + room))
         rows = np.stack((start[ways], target[ways] + hours), axis=1).ravel()
@@ -107,8 +106,8 @@ def least_rates(start: NDArray[np.int64], weight: Floats, rate: Floats, prices: 
     """Return the lowest cost of a GPU-hour of each item of work: its weight at an hour's rate, plus the hour's price.
 
     Summed over all work, minus the value of all room at these prices, the result never exceeds the cost of the best
-    plan, for any prices of 0 or more (weak duality). Every item has its own weight here; `moved_work` has a single weight per hour.
-    `start` is the index of each item's hour, whose rate is known.
+    plan, for any prices of 0 or more (weak duality). Every item has its own weight here; `moved_work` has a single
+    weight per hour. `start` is the index of each item's hour, whose rate is known.
     """
     ahead = np.full(most_hours, np.nan)
     rates, priced = np.concatenate((rate, ahead)), np.concatenate((prices, ahead))
@@ -146,7 +145,7 @@ class Deferral:
     """Upper bound: no plan saves more."""
     hours: tuple[HourOfDay, ...]
     without_floor: tuple[str, ...]
-    """Models whose free power is unknown. All energy of their moved work counts as saved, not only the part above free power."""
+    """Models of unknown free power: all energy of their moved work counts as saved, not only that above free power."""
 
 
 @dataclass(frozen=True)

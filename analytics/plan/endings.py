@@ -182,7 +182,7 @@ def _endings_by_pool(context: Context, leaving: Leaving, gpus: frozenset[str]) -
 
 
 def _unfinished_jobs(context: Context, jobs: pl.DataFrame) -> pl.DataFrame:
-    """Return the jobs without those that ended since the lake's newest row, if the window reaches it: their GPUs are free already."""
+    """Return the jobs; in a window up to the lake's newest row, without those that ended since and hold no GPU."""
     asked_ms = context.window.until_ms
     if asked_ms is not None and context.until_ms >= asked_ms:
         return jobs
@@ -229,7 +229,7 @@ def _past_lengths(jobs: pl.DataFrame, until_ms: int) -> list[float]:
 
 
 def _limit_chance(lengths: Sequence[float], ran: float, limit_ms: int) -> Chance | None:
-    """Return the share that ended by the limit, among past runs that lasted at least this part of it; None without such runs."""
+    """Return the share of past runs at least this long that ended by the limit; None without such runs."""
     reached = len(lengths) - bisect_left(lengths, ran)
     late = len(lengths) - bisect_left(lengths, 1 + LATE_MS / limit_ms)
     if not reached:

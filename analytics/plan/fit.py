@@ -49,7 +49,7 @@ from analytics.workloads.model import Context, once_per_context
 from fallow.clock import HOUR_MS, SECOND_MS, floor_ms
 
 OUTPUT_WEIGHT = 4.0
-"""Input tokens that cost as much as an output token. It is an assumption: it splits the measured cost, and does not change its sum."""
+"""Input tokens that cost as much as an output token: an assumption that splits the measured cost, not its sum."""
 
 _SERVER = ("host", "endpoint", "served")
 _PAYER = ("namespace", "team")
@@ -57,7 +57,7 @@ _PAYER = ("namespace", "team")
 
 @dataclass(frozen=True)
 class MeasuredTokens:
-    """A served model of one namespace and team on cards of a single model, over the window. Hours without requests are included."""
+    """A served model of one namespace and team on cards of one model, over the window, with hours without requests."""
 
     served: str
     card: str
@@ -74,7 +74,7 @@ class MeasuredTokens:
     kwh: float | None
     """Energy of the GPUs; None if known for less than 90 % of the time."""
     used_cost: float | None
-    """Cost of the time in which kernels ran: each hour's cost times its utilization. None as `cost` and `kwh`, and for MIG instances."""
+    """Cost of the time with kernels: each hour's cost times utilization. None as `cost` and `kwh`, and for MIG."""
     is_whole: bool
     """False if some of the GPUs are MIG instances."""
 
@@ -85,7 +85,7 @@ class MeasuredTokens:
 
     @property
     def allocated_cost_per_million(self) -> float | None:
-        """Return the whole cost per million tokens in and out, OpenCost's basis `allocation`; None if unknown, or without tokens."""
+        """Return the whole cost per million tokens in and out (OpenCost: `allocation`); None if either is unknown."""
         return None if self.cost is None or not self.all_tokens else self.cost / self.all_tokens * MILLION
 
     @property
@@ -95,7 +95,7 @@ class MeasuredTokens:
 
     @property
     def tflops_per_gpu(self) -> float | None:
-        """Return the estimated TFLOP/s of a GPU: 2 operations per token and active parameter; None if either is unknown."""
+        """Return the estimated TFLOP/s per GPU: 2 operations per token and active parameter; None if one is unknown."""
         active = active_parameters(self.served)
         if active is None or self.all_tokens is None or not self.gpu_ms:
             return None
@@ -103,7 +103,7 @@ class MeasuredTokens:
 
     @property
     def peak_share(self) -> float | None:
-        """Return these as a share of the card's dense peak in the weights' number format; None if unknown, or impossible."""
+        """Return these as a share of the card's dense peak in the weights' format; None if unknown or impossible."""
         known = card(self.card) if self.is_whole else None
         peak = None if known is None else peak_rate(known, round(8 * bytes_per_parameter(self.served)))[0]
         share = None if self.tflops_per_gpu is None or not peak else self.tflops_per_gpu / peak
@@ -141,10 +141,10 @@ class MeasuredTokens:
 
 
 def measured_tokens(context: Context, gpus: Collection[str] | None = None) -> tuple[MeasuredTokens, ...]:
-    """Return every served model, card, namespace and team whose servers count tokens, the most GPU time first; for some GPUs or all.
+    """Return every served model, card, namespace and team whose servers count tokens, the most GPU time first.
 
-    An hour counts by the time that its scrapes describe. If several servers or models on a GPU had requests within an
-    hour, the GPU is left out for that hour, because the time cannot be assigned.
+    `gpus` None means all. An hour counts by the time that its scrapes describe. If several servers or models on a GPU
+    had requests within an hour, the GPU is left out for that hour, because the time cannot be assigned.
     """
     hours = _server_hours(context)
     own = hours if gpus is None else hours.filter(pl.col("gpu").is_in(list(gpus)))
@@ -174,7 +174,8 @@ def measured_tokens(context: Context, gpus: Collection[str] | None = None) -> tu
 def _server_hours(context: Context) -> pl.DataFrame:
     """Return hours of a server on a GPU.
 
-    `gpu`, `served`, `card`, `namespace`, `team`, `part` (share of the hour), `share` (of an hour of a GPU), `tokens` and `prompt_tokens` (this GPU's share), `rate`, energy and utilization.
+    `gpu`, `served`, `card`, `namespace`, `team`, `part` (share of the hour), `share` (of an hour of a GPU), `tokens`
+    and `prompt_tokens` (this GPU's share), `rate`, energy and utilization.
     """
     since_ms = floor_ms(context.since_ms, HOUR_MS)  # the hour in which the observed time begins
     rows = context.rollups.serving(since_ms).filter(pl.col("gpu").is_not_null(), pl.col("scrape_count") > 0)
@@ -206,7 +207,7 @@ def _with_rates(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_payers(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return hours of servers with `namespace` and `team`: of the server's pod, else of the GPU's last user in the hour."""
+    """Return hours of servers with `namespace` and `team` of the server's pod, else of the GPU's last user in them."""
     held = context.whole.segments.filter(pl.col("account").is_not_null() | pl.col("user").is_not_null())
     held = held.select("host", "gpu", "account", "user", at="time", until="end").sort("at")
     known = rows.with_columns(at=pl.col("time") + HOUR_MS - 1).sort("at")
@@ -227,8 +228,8 @@ _ACTIVE = re.compile(r"(?<![a-z0-9])a(\d+(?:\.\d+)?)b(?![a-z0-9])")
 def active_parameters(served: str) -> float | None:
     """Return the parameters that work on each token, by a model's name.
 
-    `Qwen3-30B-A3B` states 3e9, and some models with experts are in expert_models.csv; others are None. Of a model without
-    experts all parameters work.
+    `Qwen3-30B-A3B` states 3e9, and some models with experts are in expert_models.csv; others are None. Of a model
+    without experts all parameters work.
     """
     name = served.rpartition("/")[2].lower().replace("_", "-")
     if (found := _ACTIVE.search(name)) is not None:
@@ -257,7 +258,7 @@ class ApiPrice:
 
 
 def api_price(served: str, prices: PriceBook) -> ApiPrice | None:
-    """Return the lowest listed price of a served model (api_prices.csv), by its name; None without one in a known currency."""
+    """Return a served model's lowest listed price by its name (api_prices.csv); None if no currency is known."""
     text = resources.files("analytics.money").joinpath("api_prices.csv").read_text(encoding="utf-8")
     found = [
         ApiPrice(
@@ -279,7 +280,7 @@ _SAME_SIZE = 0.05
 
 @dataclass(frozen=True)
 class FittedOption:
-    """Cards that fit a model, their upper bounds, and the cost here of tokens of a model of this size on such a card."""
+    """Cards that fit a model, their upper bounds, and the cost here of tokens of a model of this size on such cards."""
 
     option: CardOption
     bounds: TokenBounds
@@ -288,7 +289,7 @@ class FittedOption:
 
 @dataclass(frozen=True)
 class ModelFit:
-    """Memory need of a model per card in this workload, and in its other forms (weights of 16, 8, 4 bits; all kinds of training)."""
+    """Memory need of a model per card, and in its other forms (weights in 16, 8, 4 bits; all kinds of training)."""
 
     shape: ModelShape
     work: Serving | Training
@@ -352,7 +353,7 @@ def fit_model(
 
 
 def fit_seen(context: Context, prices: PriceBook, work: SeenWork) -> SeenFit:
-    """Return the cards for an observed workload: the same number on a single host; parts of cards for a workload on a single card."""
+    """Return the cards for an observed workload: as many on a single host, and for one card also parts of a card."""
     need = work.need
     if need is None or work.hosts > 1:
         return SeenFit(work, (), ())

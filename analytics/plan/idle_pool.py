@@ -28,7 +28,7 @@ WITHHELD = ("reservation", "drained")
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """GPUs that a job wants at once: in groups of `per_host`, each group on a single host; anywhere if `per_host` is 0."""
+    """GPUs that a job wants at once, in groups of `per_host`, each on a single host; anywhere if `per_host` is 0."""
 
     gpus: int
     per_host: int = 0
@@ -94,7 +94,7 @@ class IdlePool:
         return self._areas.index(rows)
 
     def _total(self, rows: Sequence[int]) -> NDArray[np.int32]:
-        """Return the idle GPUs of some hosts in each step, at most: a busy withheld GPU takes nothing from other hosts."""
+        """Return the most idle GPUs of some hosts in each step: a busy withheld GPU takes nothing from other hosts."""
         found: NDArray[np.int32] = (self.free[rows] + self.withheld[rows]).sum(axis=0, dtype=np.int32)
         return found
 
@@ -155,7 +155,7 @@ class IdlePool:
         return part.size > 0 and int(part.max()) >= gpus
 
     def earliest(self, area: int, want: Want, since_ms: int, before_ms: int, run_ms: int) -> int | None:
-        """Return the first moment in [since, before) from which the wanted GPUs stay idle for `run_ms`; None without one.
+        """Return the first moment in [since, before) from which the GPUs stay idle for `run_ms`; None without one.
 
         The same GPUs stay idle: a job keeps the GPUs on which it really ran.
         """
@@ -257,7 +257,7 @@ def counts_of(spans: pl.DataFrame, hosts: Sequence[str], moments: Sequence[int])
 
 @dataclass(frozen=True)
 class IdlePools:
-    """Idle pools by pool and model, with the unallocated GPUs: free in the ledger, and at most the GPUs that jobs leave on the host."""
+    """Idle pools by pool and model, with unallocated GPUs: free in the ledger, at most those that jobs leave."""
 
     pools: Mapping[PoolModel, IdlePool]
     spans: pl.DataFrame
@@ -274,7 +274,7 @@ class IdlePools:
         return spans.height > 0
 
     def add_unused(self, moved: Collection[str], staying: Collection[str]) -> bool:
-        """Add allocated but unused GPUs, also if it is unknown which GPUs of a host they are; return whether there are any.
+        """Add allocated but unused GPUs, also if it is unknown which ones of a host. Return whether there are any.
 
         Jobs in `moved` have returned their unused GPUs already, and those in `staying` may still; by their names in the
         ledger.
@@ -356,7 +356,7 @@ _IS_FREE = pl.col("kind").is_in(("free", *WITHHELD))
 
 
 def _whole_hosts(withheld: pl.DataFrame, widths: pl.DataFrame) -> pl.DataFrame:
-    """Return the times in which all GPUs of a host are withheld for a cause, merged where they overlap, with the number of GPUs."""
+    """Return the times in which all GPUs of a host are withheld for a cause, without overlaps, with their number."""
     whole = withheld.join(widths, on="host").filter(pl.col("gpus").is_null() | (pl.col("gpus") >= pl.col("width")))
     spans = merge(whole.with_columns(pl.col("end").fill_null(FOREVER_MS)), ("host", "cause"))
     return spans.join(widths.rename({"width": "gpus"}), on="host", maintain_order="left")
@@ -379,10 +379,11 @@ def _with_allocatable(placed: pl.DataFrame, allocated: pl.DataFrame) -> pl.DataF
 
 
 def idle_spans(placed: pl.DataFrame, window: tuple[int, int], held_min_ms: int, withheld: pl.DataFrame) -> pl.DataFrame:
-    """Return the time of idle or unobserved GPUs: `pool`, `model`, `host`, `time`, `end`, `job`, `gpus` (1), `kind`, `is_nameless`.
+    """Return idle or unobserved GPU time.
 
-    `kind` is `free`, a cause of WITHHELD for a free GPU that may not be allocated, `unknown`, or `unused`: reserved,
-    held or stalled for at least `held_min_ms`. A shorter time is a pause and is left out.
+    Columns: `pool`, `model`, `host`, `time`, `end`, `job`, `gpus` (1), `kind`, `is_nameless`. `kind` is `free`, a cause
+    of WITHHELD for a free GPU that may not be allocated, `unknown`, or `unused`: reserved, held or stalled for at least
+    `held_min_ms`. A shorter time is a pause and is left out.
     """
     is_long = pl.col("segment_end") - pl.col("segment_start") >= held_min_ms
     kind = (
@@ -401,7 +402,7 @@ def idle_spans(placed: pl.DataFrame, window: tuple[int, int], held_min_ms: int, 
 
 
 def _withheld_spans(spans: pl.DataFrame, withheld: pl.DataFrame, cause: str) -> pl.DataFrame:
-    """Return the spans, cut where the withholding of their host's GPUs begins or ends. Free GPUs get this kind inside."""
+    """Return the spans, cut where their host's GPUs begin or end to be withheld. Free GPUs get this kind inside."""
     is_mine = _IS_FREE & pl.col("host").is_in(withheld["host"].unique().implode())
     own, others = spans.filter(is_mine).with_row_index("row"), spans.filter(~is_mine)
     if own.is_empty():
@@ -421,7 +422,7 @@ def _withheld_spans(spans: pl.DataFrame, withheld: pl.DataFrame, cause: str) -> 
 
 
 def _moments(spans: Sequence[pl.DataFrame], window: tuple[int, int]) -> list[int]:
-    """Return the times of all changes, and every full minute: a moved job ends at the next moment after its real length."""
+    """Return the times of all changes, and full minutes: a moved job ends at the next moment after its length."""
     changes = [each[name] for each in spans for name in ("time", "end")]
     minutes = pl.int_range(*window, MINUTE_MS, dtype=pl.Int64, eager=True)
     return pl.concat([pl.Series(window, dtype=pl.Int64), minutes, *changes]).unique().sort().to_list()

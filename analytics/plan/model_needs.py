@@ -33,10 +33,10 @@ _EIGHT_BIT_STATES = 2
 _ADAPTER_BYTES = {"adamw": 16, "adamw8bit": 10}
 """Weight, gradient and optimizer states of an adapter's parameter, which is trained in 32 bits."""
 _LOGIT_BYTES = {"fp32": 16, "bf16": 10, "chunked": 4}
-"""For each token and word: 16-bit scores and their gradient; with them the loss's copies in 32 or 16 bits, or of a chunk only."""
+"""Bytes per token and word: 16-bit scores and their gradient, and the loss's copies in 32 or 16 bits, or of a chunk."""
 _FREE_SHARE = {True: 0.1, False: 0.7}
-"""Free parts of the blocks that PyTorch's allocator holds, as a share of what comes and goes in a step: with sequences of one
-length, and of many (in-sample, docs/fit.md)."""
+"""Free parts of the blocks that PyTorch's allocator holds, as a share of what comes and goes in a step: with sequences
+of one length, and of many (in-sample, docs/fit.md)."""
 _MOST_FREE = {True: 0.2, False: 1.1}
 """The same, at most: the largest of the figures that set it."""
 _QLORA_BITS = 4.5
@@ -57,7 +57,7 @@ class Serving:
 
 @dataclass(frozen=True)
 class Training:
-    """A training step on `batch` sequences per card. Weights, gradients and states are split over the cards (ZeRO-3, FSDP)."""
+    """A training step on `batch` sequences per card. The cards split weights, gradients and states (ZeRO-3, FSDP)."""
 
     method: str = "lora"
     sequence: int = 2048
@@ -72,14 +72,14 @@ class Training:
     has_flash: bool = True
     """True if attention keeps no matrix of scores."""
     loss: str = "fp32"
-    """`fp32`: scores of words in 32 bits, as Transformers; what PEFT trains or does not quantise too. `bf16`: in 16 bits.
-    `chunked`: for a part of the tokens at a time (Liger, Unsloth, torchtune, LitGPT)."""
+    """`fp32`: scores of words in 32 bits, as Transformers; what PEFT trains or does not quantise too. `bf16`: in 16
+    bits. `chunked`: for a part of the tokens at a time (Liger, Unsloth, torchtune, LitGPT)."""
     is_packed: bool = False
     """True if all sequences have one length."""
 
     @property
     def residual_width(self) -> int:
-        """Return 2 if the values between layers have 32 bits, else 1: PEFT keeps the embedding of a quantised model so."""
+        """Return 2 if values between layers have 32 bits, else 1: PEFT keeps a quantised model's embedding so."""
         by_peft = self.method == "qlora" and self.loss == "fp32" and self.precision == "mixed"
         return 2 if self.precision == "fp32" or by_peft else 1
 
@@ -161,7 +161,7 @@ def weight_bytes(shape: ModelShape, bits: int) -> float:
 
 
 def activation_bytes(shape: ModelShape, training: Training) -> float:
-    """Return the bytes kept for the backward pass: over all layers, or over one layer and all inputs if layers are recomputed.
+    """Return the bytes kept for the backward pass: of all layers, or of one and all inputs if layers are recomputed.
 
     Per token in 16 bits: the inputs of attention and feed-forward layer, queries, keys, values and their result, 4
     (gated) or 2 values per unit of the feed-forward layer's width, and the norms, which keep their input and their
@@ -240,7 +240,7 @@ class TokenBounds:
 def serving_bounds(
     shape: ModelShape, serving: Serving, card: Card, cards: int = 1, *, sm_share: float = 1.0, memory_share: float = 1.0
 ) -> TokenBounds:
-    """Return the roofline bounds (Williams et al. 2009) of some cards, or of a part of a card, without communication between them.
+    """Return the roofline bounds (Williams et al. 2009) of cards, or of a part, without communication between them.
 
     A step reads once the weights that work on a token (with experts, as if all requests used the same ones), and the
     whole cache of each request. Each request gets one token, at 2 operations per parameter. Of the embedding, a step
@@ -265,10 +265,11 @@ def serving_bounds(
 def training_bounds(
     shape: ModelShape, training: Training, card: Card, cards: int = 1, *, sm_share: float = 1.0
 ) -> TokenBounds:
-    """Return the most tokens that some cards, or a part of a card, can train on, by operations alone. Each card has its own sequences.
+    """Return the most tokens that cards, or a part of a card, can train on, by operations alone.
 
-    Operations per parameter and token (Korthikanti et al. 2022, appendix A): 2 forward, 2 backward to the inputs, 2 for
-    the gradient of trained weights, and 2 more if the forward pass is repeated.
+    Each card has its own sequences. Operations per parameter and token (Korthikanti et al. 2022, appendix A): 2
+    forward, 2 backward to the inputs, 2 for the gradient of trained weights, and 2 more if the forward pass is
+    repeated.
     """
     rate, number_format = peak_rate(card, 16)
     if training.precision == "fp32":  # the table of cards has no 32-bit rates

@@ -74,7 +74,7 @@ class ModelShape:
     """Layers whose attention reaches back `window` tokens only."""
     window: int = 0
     beside: float | None = 0.0
-    """Parameters of parts for pictures and sound, and embeddings of each layer; None if a config does not describe a part."""
+    """Parameters of parts for pictures and sound, and of each layer's embeddings; None if a part is not described."""
     most_tokens: int | None = None
     """Most tokens that the model takes at once; None if a config does not say it."""
     file_bits: int | None = None
@@ -116,7 +116,7 @@ class ModelShape:
         return self.mlp * self.active_experts + self.shared_mlp
 
     def kv_values(self, tokens: int) -> int:
-        """Return the keys and values kept for a request, over all layers; compressed ones as DeepSeek-V2 keeps them (2.1.3)."""
+        """Return the keys and values kept for a request in all layers; compressed ones as in DeepSeek-V2 (2.1.3)."""
         width = self.kv_rank + self.rope_size if self.kv_rank else 2 * self.kv_heads * self.head_size
         keeping = 0 if self.is_encoder else self.layers - self.encoder_layers - self.state_layers
         within = min(self.window_layers, keeping)
@@ -124,7 +124,7 @@ class ModelShape:
 
     @property
     def adapted_per_rank(self) -> int:
-        """Return the parameters of a LoRA adapter of rank 1 on all linear layers: the inputs and outputs of each layer."""
+        """Return the parameters of a LoRA adapter of rank 1 on all linear layers: each layer's inputs and outputs."""
         attention = sum(width + height for width, height in self._attention)
         state = self.state_layers * (2 * self.hidden + 3 * self.state_width)
         return self._attentions * attention + state + self.layers * self.mlp_matrices * (self.hidden + self.active_mlp)
@@ -162,7 +162,7 @@ def _data() -> Mapping[str, Mapping[str, Any]]:
 
 
 def has_experts(served: str) -> bool:
-    """Return whether a model's name is that of a model with experts: `8x7B`, `MoE`, or an architecture that has them by default."""
+    """Return whether a model's name is one with experts: `8x7B`, `MoE`, or an architecture that always has them."""
     name = served.rpartition("/")[2].lower().replace("-", "_")
     kinds = tuple(
         kind for kind, keys in _data()["all"].items() if any(key in keys for key in _data()["keys"]["experts"])
@@ -190,7 +190,7 @@ def typical_shape(parameters: str) -> ModelShape:
 
 
 def read_config(path: str) -> Mapping[str, Any]:
-    """Return the content of a Hugging Face `config.json`, of its language model if it has several models. Raises UsageError."""
+    """Return the content of a Hugging Face `config.json`: of its language model, among several. Raises UsageError."""
     try:
         content = json.loads(given_bytes("the model's config.json", path, SETTINGS_BYTES, UsageError))
     except ValueError as error:
@@ -234,7 +234,7 @@ def _defaults(config: Mapping[str, Any], table: str) -> Mapping[str, Any]:
 
 
 class _Layout:
-    """The keys of a config; keys that it lacks have the values of the architecture, unless it has another name of the same."""
+    """The keys of a config, with the architecture's values where it lacks them and all other names for the same."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.config = config
@@ -249,7 +249,7 @@ class _Layout:
         return None
 
     def number(self, thing: str) -> int | None:
-        """Return a positive whole number, of any size that a model may have: of a list for each layer, its mean rounded up."""
+        """Return a positive whole number that a model may have; of a list for each layer, its mean rounded up."""
         found = self.value(thing)
         if isinstance(found, list) and found and all(type(each) is int and 0 <= each <= _MOST for each in found):
             found = math.ceil(sum(found) / len(found))
@@ -398,7 +398,7 @@ def _quantization(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _file_bits(config: Mapping[str, Any]) -> int | None:
-    """Return the bits of a weight in the model's files, rounded up to those that are estimated; None if a config does not say it."""
+    """Return the bits of a weight in the model's files, rounded up to STORED_BITS; None if a config omits them."""
     found = _BITS.findall(json.dumps(_quantization(config)).lower())
     bits = [int(each) for groups in found for each in groups if each]
     return min((width for width in STORED_BITS if bits and width >= bits[0] > 0), default=None)

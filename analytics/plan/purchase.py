@@ -160,7 +160,7 @@ class PoolPurchase:
         return cheapest(self.options, "on_demand")
 
     def alone_yearly(self, option: Option) -> float | None:
-        """Return the yearly cost of all demand with a single option; None for spot, which takes no firm work, and without a whole week."""
+        """Return the yearly cost of all demand with a single option; None for spot and without a whole week."""
         if option.offer.kind == "spot" or not self.whole_weeks:
             return None
         need = self.curve.hours["need"].to_numpy()
@@ -180,7 +180,7 @@ def pool_purchases(
 
 
 def measured_powers(placed: pl.DataFrame) -> dict[PoolModel, Power]:
-    """Return the power of each pool and model's GPUs, used and free, where both are known for at least 90 % of the time.
+    """Return each pool and model's power per GPU, used and free, if both are known for at least 90 % of the time.
 
     `placed` are the ledger's rows with `pool` and `model`.
     """

@@ -49,7 +49,7 @@ class Option:
 
 @dataclass(frozen=True)
 class MixPart:
-    """The part of a mix with a single option: most GPUs at once, GPU-hours of use, and their cost over a number of hours."""
+    """The part of a mix with a single option: most GPUs at once, GPU-hours of use, and their cost over some hours."""
 
     option: Option
     gpus: int

@@ -42,20 +42,21 @@ class QueueWaits:
     """The queue waits of a window, and the jobs that could not be counted."""
 
     rows: pl.DataFrame
-    """A row for each job that was submitted before the end of the window and started after its beginning, with or without a wait.
+    """A row for each job submitted before the window's end and started after its beginning, with or without a wait.
 
-    Columns: `number`, `job`, `user`, `team`, `pool`, `model`, `partition`, `rank` (QOS or priority), `size` (a name of SIZES), `gpus`,
-    `begin` and `until` of the wait in ms, `is_open` (the job still waited at the end), and `is_ambiguous` (the pool is one of several of the
-    job's partition; null where the pool is unknown).
+    Columns: `number`, `job`, `user`, `team`, `pool`, `model`, `partition`, `rank` (QOS or priority), `size` (a name of
+    SIZES), `gpus`, `begin` and `until` of the wait in ms, `is_open` (the job still waited at the end), and
+    `is_ambiguous` (the pool is one of several of the job's partition; null where the pool is unknown).
     """
     spans: pl.DataFrame
     """The waits, cut into times with a single cause: the `number` of the row, `cause`, `time` and `end`."""
     idle: pl.DataFrame
-    """Idle GPU time: `pool`, `model`, `kind` (`free`, one of WITHHELD, `unused` or `unknown`), `gpu_ms`, and `waited_ms`, its part while any job waited."""
+    """Idle GPU time: `pool`, `model`, `kind` (`free`, one of WITHHELD, `unused` or `unknown`), `gpu_ms`, and
+    `waited_ms`, its part while any job waited."""
     since_ms: int
     until_ms: int
     left_out: pl.DataFrame
-    """Jobs that are not counted: `user`, `team`, `pool`, `model`, and `lacks_submission_time`: no submission time if true, else no GPU count."""
+    """Jobs not counted: `user`, `team`, `pool`, `model`, `lacks_submission_time` (else they lack a GPU count)."""
     ran: pl.DataFrame
     """Jobs that had GPUs in the window: `user`, `team`, `pool`, `model`, `gpus`, `start`, `end` and `state`."""
     order: QueueOrder
@@ -90,7 +91,8 @@ def find_waits(
         held_min_ms: GPUs that are held idle, stalled or allocated without a process count as unused after this time.
         order: how the scheduler orders jobs, according to the replay.
         withheld: GPUs that the scheduler may not allocate, with WITHHELD_SCHEMA.
-        is_past: whether the lake has rows after the window. Jobs that ended later then count as running, so that the report stays the same.
+        is_past: whether the lake has rows after the window. Jobs that ended later then count as running, as at the
+            time.
         team_of: returns the team of a user and an account.
     """
     known, allocated = located(jobs, placed)
@@ -187,7 +189,10 @@ class WaiterOptions:
         return self._known[key]
 
     def _of(self, row: Mapping[str, Any]) -> tuple[Sequence[tuple[IdlePool, int]], Sequence[IdlePool]]:
-        """In the job's own pool, cards of the requested model fit, or without a request cards with at least as much memory; elsewhere both count."""
+        """Return the parts of the job's pool with matching cards, each with an area, and those of other pools.
+
+        Cards match the requested model. Without a request, and in other pools, they have at least as much memory.
+        """
         home = self.pools.get((row["pool"], row["model"]))
         if home is None:
             return (), ()
@@ -229,7 +234,7 @@ def _waiter(row: Mapping[str, Any], options: WaiterOptions, split: Collection[st
 
 
 def _want(gpus: int, host_count: int | None, home: IdlePool | None) -> Want:
-    """Return the job's shape if it has the same number of GPUs on every host; else a single host, or whole hosts if the job is larger."""
+    """Return the job's shape: as many GPUs on each of its hosts, else a single host, or whole hosts if it is larger."""
     if host_count:
         return Want(gpus, gpus // host_count if gpus % host_count == 0 else 0)
     width = gpus if home is None or gpus <= home.width else home.width
@@ -362,7 +367,7 @@ END_STATES = (*_WORDS, RUNNING, UNKNOWN)
 
 @dataclass(frozen=True)
 class Goodput:
-    """GPU time and jobs of a window by END_STATES. A job without a reported end counts as unknown, never as completed."""
+    """GPU time and jobs of a window by END_STATES. A job without a reported end is unknown, never completed."""
 
     gpu_ms: Mapping[str, int]
     jobs: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""The proposed reallocation: which team gets which GPUs from which day and team, which requests get none and why, and the remaining GPUs."""
+"""The proposed reallocation: each team's new GPUs, their day and former team, unserved requests, remaining GPUs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from analytics.plan.reallocation_program import ChosenStart, ReallocationProgram
 from analytics.plan.supply import FleetSupply, Supply
 
 Reason = Literal["over", "no_card", "too_few", "no_block", "quota", "others"]
-"""Why a request is not served: its days are over, no GPU matches, too few are free in time, no block is wide enough, the team's quota, or other requests come first."""
+"""Why a request is not served: its days are over, no GPU matches, too few are free in time, no block is wide enough,
+the team's quota, or other requests come first."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Reallocation:
         return tuple(TeamBalance(each, gains[each], loses[each], keeps[each]) for each in names)
 
     def of_team(self, team: str) -> Reallocation:
-        """Return the proposal that a team may see: its own requests, without the GPUs' teams and without the remaining GPUs."""
+        """Return what a team may see: its own requests, without the GPUs' teams and without the remaining GPUs."""
         return replace(
             self,
             served=tuple(
@@ -170,7 +171,7 @@ def _reason_alone(supply: FleetSupply, request: GpuRequest, free: int, *, is_sta
 def _reason_among(
     supply: FleetSupply, request: GpuRequest, quotas: Mapping[str, float], served: Sequence[GpuRequest]
 ) -> Reason:
-    """Return the reason among other requests: the team's quota, alone or with its other requests, else the other requests."""
+    """Return the reason among other requests: the team's quota, alone or with its other requests, else the others."""
     if request.team not in quotas:
         return "others"
     if not ReallocationProgram(supply, [request], quotas).best():

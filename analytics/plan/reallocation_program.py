@@ -93,7 +93,8 @@ _Each = TypeVar("_Each")
 _Key = TypeVar("_Key")
 
 Place = int | tuple[str, ...]
-"""Where a request is served: a block by its number, a host with shared islands (pool, model, host), or whole hosts of a pool (pool, model)."""
+"""Where a request is served: a block by its number, a host with shared islands (pool, model, host), or whole hosts of a
+pool (pool, model)."""
 
 _DAY = timedelta(1)
 

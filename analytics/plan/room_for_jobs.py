@@ -1,4 +1,4 @@
-"""Room for multi-GPU jobs in each pool: whether a job could start now, or over the window, and which moves would make room.
+"""Room for multi-GPU jobs in each pool: whether a job could start, now or in the window, and moves that make room.
 
 Fragmentation is the measure of FGD for whole GPUs (Weng et al., Beware of Fragmentation, USENIX ATC 2023, section 4):
 the free GPUs of a host are a fragment for a job that does not fit on the host. A host's fragmentation is the mean over
@@ -33,7 +33,8 @@ class Occupant:
     is_idle: bool
     """True if all the GPUs have been held or reserved without work for at least `idle_min_ms`."""
     is_movable: bool
-    """True if the GPUs can be reclaimed or the job restarted elsewhere: the job or user is known, all of the job is on this host, and it uses no part of a card."""
+    """True if the GPUs can be reclaimed or the job restarted elsewhere: the job or user is known, all of the job is on
+    this host, and it uses no part of a card."""
     ran_ms: int
     """GPU time since the job began, within the window and the segment before it."""
     ran_cost: float | None = None
@@ -42,7 +43,7 @@ class Occupant:
 
 @dataclass(frozen=True)
 class OccupiedHost:
-    """A host with its free GPUs and the occupants of the others. GPUs that are not observed or out of order have no occupant."""
+    """A host with its free GPUs and the other GPUs' occupants: none for GPUs not observed or out of order."""
 
     name: str
     width: int
@@ -322,7 +323,10 @@ def _room_for(key: tuple[str, str], gang: Gang, hosts: Sequence[OccupiedHost]) -
 
 
 def _job_parts(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int]) -> pl.DataFrame:
-    """Return job parts on a single host in the window: pool, model, gpus and number. A job on several hosts has equal parts."""
+    """Return the number of jobs' parts on a single host in the window: pool, model, gpus, pieces.
+
+    A job on several hosts has equal parts.
+    """
     since_ms, until_ms = window
     ran = jobs.filter(
         pl.col("start") < until_ms, pl.col("end").is_null() | (pl.col("end") > since_ms), pl.col("gpus") > 0
@@ -334,7 +338,7 @@ def _job_parts(jobs: pl.DataFrame, placed: pl.DataFrame, window: tuple[int, int]
 
 
 def fragments(free: int, shares: Iterable[tuple[int, float]]) -> float:
-    """Return the mean number of a host's free GPUs that a job could not use; `shares` are the jobs' shares by GPUs per host."""
+    """Return the mean number of a host's free GPUs that a job could not use; `shares` are of jobs, by GPUs per host."""
     return sum(share * free for gpus, share in shares if gpus > free)
 
 
@@ -365,7 +369,10 @@ def _share(spans: pl.DataFrame, part: pl.Expr, whole: pl.Expr) -> float | None:
 def _checks(
     free: pl.DataFrame, placed: pl.DataFrame, jobs: pl.DataFrame, window: tuple[int, int]
 ) -> dict[tuple[object, ...], RoomCheck]:
-    """Return the checks of jobs that started in the window on hosts of a single pool and model: did jobs start at once if there was room?"""
+    """Return whether jobs started at once if there was room, by pool and model.
+
+    The jobs started in the window, on hosts of a single pool and model.
+    """
     came = pl.coalesce("eligible", "submitted")
     asked = (
         jobs.filter(came >= window[0], pl.col("start") < window[1], pl.col("gpus") > 0)

@@ -71,10 +71,10 @@ class CardOption:
 def card_options(
     offers: Iterable[Offer], need_of: Callable[[int], MemoryNeed], counts_of: Callable[[Offer], Sequence[int]]
 ) -> tuple[CardOption, ...]:
-    """Return for each offer the fewest cards that fit, and for fleet cards the smallest part: sure ones first, by kind of price, the cheapest first.
+    """Return for each offer the fewest cards that fit, and for fleet cards the smallest part.
 
-    `need_of` gives the memory need per card for a number of cards, and `counts_of` the numbers of an offer's cards that
-    can work together, in order.
+    Sure ones come first, then kinds of price, then the cheapest. `need_of` gives the memory need per card for a number
+    of cards, and `counts_of` the numbers of an offer's cards that can work together, in order.
     """
     found = [option for offer in offers for option in _options(offer, need_of, counts_of(offer))]
     return tuple(sorted(found, key=_rank))
@@ -114,9 +114,9 @@ def host_widths(context: Context) -> Mapping[str, int]:
 
 
 def times_as_long(demand: Demand, present: Card, option: CardOption) -> float | None:
-    """Return how many times as long a workload with this use of its present card takes, by peak rates; None if a rate is unknown.
+    """Return how many times as long such a workload takes, by peak rates, at least 1; None if a rate is unknown.
 
-    Unused capacity of the present card does not count. The result is never below 1.
+    `demand` is its use of its present card. Unused capacity of that card does not count.
     """
     rates = (present.fp16_tflops, option.card.fp16_tflops, present.bandwidth_gb_per_s, option.card.bandwidth_gb_per_s)
     rate, other_rate, flow, other_flow = rates
@@ -193,7 +193,7 @@ class SeenWork:
     usual_bytes: int | None
     """Memory that 98 % of the hourly peaks do not exceed."""
     is_reserved: bool
-    """True if the workload reserved its memory in advance, or may have. Its need is then known only as `served_bytes`."""
+    """True if the workload reserved its memory, or may have. Its need is then known only as `served_bytes`."""
     served_bytes: int | None
     """Need with the margin of right-sizing, for a server with known cache use and a model of known size; else None."""
     is_linked: bool
@@ -205,7 +205,7 @@ class SeenWork:
 
     @property
     def need(self) -> MemoryNeed | None:
-        """Return the memory need per card; a card that fits with certainty has room beside the peak. None if unknown."""
+        """Return the memory need per card; a card that surely fits has room beside the peak. None if unknown."""
         if self.served_bytes is not None:
             return MemoryNeed((("measured", self.served_bytes / NEED_MARGIN),), float(self.served_bytes))
         if self.peak_bytes is None or self.is_reserved:
@@ -253,7 +253,7 @@ def _seen(context: Context, row: dict[str, Any], *, is_linked: bool) -> SeenWork
 
 
 def short_workloads(context: Context, segments: pl.DataFrame) -> pl.DataFrame:
-    """Return `model`, `peak_bytes` and `gpu_ms` of runs on a whole card that ended within the hour below which `seen_workloads` omits them."""
+    """Return `model`, `peak_bytes` and `gpu_ms` of runs on a whole card that `seen_workloads` omits as too short."""
     own = runs_with_workload(context).join(segments.select(RUN).unique(), on=RUN, how="semi", nulls_equal=True)
     return own.filter(
         pl.col("ended") - pl.col("began") < RUN_MIN_MS,
@@ -322,7 +322,7 @@ def old_cards(context: Context, seen: Sequence[SeenWork], segments: pl.DataFrame
 
 
 def _is_older(offer: Offer, other: Offer) -> bool:
-    """Return whether a card runs the other's software, was released before, computes less, and costs no more by known prices."""
+    """Return whether a card runs the other's software, is older, computes less, and is not known to cost more."""
     rate, other_rate = offer.card.fp16_tflops, other.card.fp16_tflops
     if offer.card.software != other.card.software or offer.card.year >= other.card.year:
         return False

@@ -40,7 +40,7 @@ class Freed:
     """The team that frees the GPUs; several are joined by `+`; None if there is none or it is unknown."""
     chance: Chance | None
     leaves: date | None
-    """The day from which the team no longer has the GPUs, whether or not they are reallocated; None for idle GPUs that do not end."""
+    """The day from which the team no longer has the GPUs, reallocated or not; None for idle GPUs that do not end."""
 
 
 @dataclass(frozen=True)

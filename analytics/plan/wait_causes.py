@@ -93,7 +93,7 @@ class Waiter:
     """Real run time, or the run time that is allowed."""
     limit_ms: int
     own: Sequence[tuple[IdlePool, int]]
-    """Parts of the job's pool with matching cards, each with the job's block there; the part of its real or likely run first.
+    """Parts of the job's pool with matching cards, each with the job's block, the part of its real or likely run first.
 
     Empty if the pool is unknown.
     """
@@ -149,7 +149,7 @@ def _move(waiter: Waiter, remedy: Remedy) -> None:
     want = waiter.want if remedy.keeps_shape else waiter.want.anywhere()
     is_new = remedy.may_help(waiter)
     begin = max(waiter.begin, waiter.blocked_until) if remedy.first_in_line else waiter.begin
-    # asked pool by pool: most jobs need not look at the second one, and its own GPUs are none of the time before its start
+    # pool by pool: most jobs need not look at the second one; a job has its own GPUs only from its start on
     possible = (
         (pool, area)
         for pool, area in _areas(waiter, remedy)

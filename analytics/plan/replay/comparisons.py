@@ -1,6 +1,6 @@
 """Changes compared with today: scenarios saved by name, other numbers of GPUs, and deferrable work moved off peak.
 
-Rows of saved scenarios are only added (analytics.decide.actions): the newest row of a name holds its policy, or its removal.
+Rows of saved scenarios are only added (analytics.decide.actions): a name's newest row has its policy, or its removal.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ class SavedScenario:
 
 
 def save_scenario(lake: Lake, name: str, policy: str, actor: Actor, *, now_ms: int) -> SavedScenario:
-    """Save a scenario in the place of the one with the same name; raise UsageError for an empty or long name, and LakeError.
+    """Save a scenario, which replaces one of the same name. Raise UsageError for an unusable one, and LakeError.
 
-    `policy` is TOML that `analytics.plan.replay.policy` can read.
+    `policy` is TOML that `analytics.plan.replay.policy` can read. The name may be empty or too long, the policy too
+    long, and the lake may have MOST scenarios already.
     """
     words = " ".join(name.split())
     if not words or len(words) > LONGEST_NAME:
@@ -101,7 +102,7 @@ def load_scenarios(lake: Lake) -> tuple[SavedScenario, ...]:
 
 
 def as_toml(content: Mapping[str, Any]) -> str:
-    """Return the text of a policy file with these keys and values: names, numbers, lists of names, and tables by name."""
+    """Return the text of a policy file with these keys and values: names, numbers, lists of names, tables by name."""
     return "".join(f"{key} = {_value(value)}\n" for key, value in content.items())
 
 
@@ -123,7 +124,7 @@ class ComparedScenario:
 
 
 def saved_policy(today: ReplayPolicy, saved: SavedScenario, zone: str) -> ReplayPolicy:
-    """Return today's policy with the changes of a saved scenario; raise UsageError where the scenario is not a policy."""
+    """Return today's policy with the changes of a saved scenario; raise UsageError where that is not a policy."""
     try:
         content = tomllib.loads(saved.policy)
     except tomllib.TOMLDecodeError as error:
@@ -132,7 +133,7 @@ def saved_policy(today: ReplayPolicy, saved: SavedScenario, zone: str) -> Replay
 
 
 def compared_scenarios(base: ReplayBase, saved: Iterable[SavedScenario], zone: str) -> Iterator[ComparedScenario]:
-    """Yield each scenario against the replay of today; a scenario that names an unknown pool has a reason instead of an outcome."""
+    """Yield each scenario against the replay of today, or the reason if it cannot be replayed here."""
     for each in saved:
         try:
             outcome = scenario_outcome(base, saved_policy(base.policy, each, zone))
@@ -171,7 +172,7 @@ class Sweep:
 
 
 def pool_part(base: ReplayBase, policy: ReplayPolicy, name: str) -> ReplayBase:
-    """Return the base of a pool's jobs (`name`: a pool or `pool/model`) and of the pools that the policy merges with it."""
+    """Return the base of a pool's jobs (`name`: a pool or `pool/model`), with pools that the policy merges with it."""
     own = {group.pool for group in named_groups(base.fleet.groups, name)}
     merged = own.union(*(pools for pools in policy.merge if own & {*pools}))
     return base if policy.small_work is not None else of_pools(base, merged)
@@ -194,7 +195,7 @@ def sweep_of(part: ReplayBase, name: str, points: Iterable[SweepPoint]) -> Sweep
 
 
 def sweep(base: ReplayBase, policy: ReplayPolicy, name: str, numbers: Iterable[int]) -> Sweep:
-    """Return the outcomes of a policy with each number of GPUs in a pool, for the jobs of that pool and of pools merged with it."""
+    """Return the outcomes of a policy with each number of GPUs in a pool, for its jobs and those merged with them."""
     part = pool_part(base, policy, name)
     return sweep_of(part, name, (sweep_point(part, policy, name, number) for number in numbers))
 
@@ -205,7 +206,7 @@ _CURVE_LEAST, _CURVE_MOST = 0.75, 1.5
 
 
 def curve_sizes(fleet: ReplayFleet, name: str) -> tuple[int, ...]:
-    """Return numbers of GPUs from about 25 % fewer to 50 % more, in whole hosts: today's number first, then the outermost.
+    """Return numbers of GPUs, about 25 % fewer to 50 % more, in whole hosts: today's first, then the outermost.
 
     There are at least one smaller size, unless the pool has a single host, and two larger ones.
     """
@@ -221,9 +222,9 @@ def curve_sizes(fleet: ReplayFleet, name: str) -> tuple[int, ...]:
 
 
 def knee(curve: Sequence[tuple[float, float]]) -> int | None:
-    """Return the point of a falling curve furthest below the line from its first to its last point, both axes scaled to 0 to 1; None without a bend.
+    """Return the point of a falling curve furthest below the line between its ends; None without a bend.
 
-    Satopaa et al., *Finding a "Kneedle" in a Haystack*, 2011, without its smoothing.
+    Both axes are scaled to 0 to 1. Satopaa et al., *Finding a "Kneedle" in a Haystack*, 2011, without its smoothing.
     """
     if len(curve) < _KNEE_FROM:
         return None
@@ -264,7 +265,7 @@ class ShiftedWork:
     by_hour: tuple[tuple[float, float], ...]
     """Their GPU time in ms in each hour of the local day."""
     paid: tuple[float, float] | None
-    """The mean price of their GPU-hours at the internal prices of deferrable work; None where a pool has no price, or the jobs had no GPU."""
+    """Mean price of their GPU-hours at the internal prices of deferrable work; None without a price or GPU time."""
     waits: tuple[WaitFigures, WaitFigures] | None
     """None where the replay explains no waits."""
 

@@ -19,9 +19,10 @@ from analytics.plan.replay.station import AskedJobs, Run, Seat, Station, station
 
 
 def given_jobs(jobs: pl.DataFrame, policy: ReplayPolicy) -> pl.DataFrame:
-    """The jobs as they come under the policy, in their order.
+    """Return the jobs as they arrive under the policy, in their order.
 
-    With `arrived`, `rank`, `is_small`, `cut_ms` and `worked_later` beside REPLAY_JOB_SCHEMA; `ran_ms`, `limit_ms`, `gpus`, `hosts` and `pool` are changed.
+    With `arrived`, `rank`, `is_small`, `cut_ms` and `worked_later` beside REPLAY_JOB_SCHEMA; `ran_ms`, `limit_ms`,
+    `gpus`, `hosts` and `pool` are changed.
     """
     ranked = jobs.with_columns(
         arrived=arrived(policy.off_peak), rank=rank(policy.priorities), is_small=is_small(policy.small_work)
@@ -34,7 +35,10 @@ def given_jobs(jobs: pl.DataFrame, policy: ReplayPolicy) -> pl.DataFrame:
 
 
 def arrived(hours: OffPeakHours | None) -> pl.Expr:
-    """When a job comes: when it asked, or began where that is unknown or it ran already; deferrable ones at the next off-peak hour."""
+    """Return a job's arrival: its request, or its start if that is unknown or before the window.
+
+    Deferrable jobs arrive in the next off-peak hour.
+    """
     ran_before = pl.col("before_window") | pl.col("asked").is_null()
     came = pl.when(ran_before).then("started").otherwise("asked")
     if hours is None:
@@ -77,7 +81,7 @@ def is_small(work: SmallWork | None) -> pl.Expr:
 
 
 def with_idle_timeout(jobs: pl.DataFrame, timeout_ms: int | None) -> pl.DataFrame:
-    """The jobs, ended once none of their GPUs has worked for so long; those whose idle intervals are unknown run as they did."""
+    """Return the jobs, ended once all of their GPUs were idle for this time. Unknown idle intervals end no job."""
     if timeout_ms is None:
         return jobs.with_columns(cut_ms=pl.lit(0, pl.Int64), worked_later=pl.lit(value=False))
     numbered = jobs.with_row_index("row")
@@ -100,7 +104,10 @@ def with_idle_timeout(jobs: pl.DataFrame, timeout_ms: int | None) -> pl.DataFram
 
 
 def in_blocks(jobs: pl.DataFrame, block: int | None) -> pl.DataFrame:
-    """The jobs with as many GPUs as they ever used, in blocks; never more than they had, on as few hosts as hold these as before."""
+    """Return the jobs with the GPUs that they used, rounded up to blocks; never more than before.
+
+    Each has as few hosts as its former GPUs per host allow.
+    """
     if block is None:
         return jobs
     used = pl.max_horizontal(pl.col("gpus_used"), 1)
@@ -111,9 +118,10 @@ def in_blocks(jobs: pl.DataFrame, block: int | None) -> pl.DataFrame:
 
 
 class ReplayLoop:
-    """Runs jobs at stations. `runs` are all runs that were, in the order of their ends; `preempted` how often each job lost its GPUs.
+    """Runs jobs at stations. `runs` are all runs by end; `preempted` counts how often each job lost its GPUs.
 
-    The first stations go first at each moment. `waits_at` says at which of them each job waits, by its number; at none, it never runs.
+    The first stations go first at each moment. `waits_at` has the stations at which each job waits, by its number; a
+    job without any never runs.
     """
 
     def __init__(
@@ -202,12 +210,12 @@ RUN_SCHEMA: dict[str, pl.DataType] = {
 }
 """One row per job.
 
-begin, end    when it first began and when it was done; null where it never fits
+begin, end    of its first run and of the job; null where it never fits
 pool, model   where it ran last; null where it never fits
-gpus          that the policy gives it
-arrived       when it came into the queue under the policy: `asked`, its start where that is unknown, or the next off-peak hour
+gpus          that the policy allocates to it
+arrived       when it came into the queue under the policy: `asked`, else its start, or the next off-peak hour
 preempted     how often it lost its GPUs
-held_ms       how long it held GPUs in all, what was lost and what a restart costs included
+held_ms       how long it held GPUs in all, with lost work and the cost of restarts
 cut_ms        by how much an idle time-out shortened it
 worked_later  whether it worked again after the idle interval that ended it
 why_not       why it never fits, one of those in `analytics.plan.replay.station`
@@ -230,7 +238,7 @@ Hosts are numbered within their pool, their model and the partitions that they a
 
 @dataclass(frozen=True)
 class Replayed:
-    """What became of each job (RUN_SCHEMA, in the order of the jobs), what each held (HOLD_SCHEMA), and the fleet on which they ran."""
+    """The result of each job (RUN_SCHEMA, in the order of the jobs), its GPUs (HOLD_SCHEMA), and the fleet."""
 
     runs: pl.DataFrame
     holds: pl.DataFrame

@@ -15,8 +15,8 @@ Hold: TypeAlias = tuple[tuple[int, int], ...]
 class HostRoom:
     """How many GPUs of each host are free.
 
-    Hosts with equally many are the bits of one number each, so that a search looks at eight numbers and not at every host. `widest` is how
-    many GPUs a host has at most.
+    Hosts with equally many are the bits of one number each, so that a search looks at eight numbers and not at every
+    host. `widest` is how many GPUs a host has at most.
     """
 
     def __init__(self, free: Sequence[int], widest: int) -> None:
@@ -78,8 +78,8 @@ def _fullest(by_free: Sequence[int], count: int, used: int) -> list[int] | None:
 class RoomAhead:
     """Steps from now on: at each, bit by bit the hosts that have at least 0, 1, 2 ... free GPUs.
 
-    `free` has the GPUs of each host that are free now, `widest` is how many a host has at most, and `ends` says when which come free, the
-    earliest first; those that are late come free at once after now.
+    `free` has the GPUs of each host that are free now, `widest` is how many a host has at most, and `ends` says when
+    which come free, the earliest first; those that are late come free at once after now.
     """
 
     def __init__(self, now: int, free: Sequence[int], widest: int, ends: Iterable[tuple[int, Hold]]) -> None:
@@ -113,7 +113,7 @@ class RoomAhead:
         raise AssertionError  # at the end all is free, and jobs that fit nowhere do not wait
 
     def _first_to_try(self, gpus: int, hosts: int, lasting_ms: int) -> int:
-        """The step of the last reservation of as many GPUs for no longer: before it there is no room, since reservations only take some."""
+        """Return the step of the last reservation of this shape for no longer: before it, no room was left."""
         lasted_ms, moment = self._reserved.get((gpus, hosts), (0, self._moments[0]))
         return bisect_left(self._moments, moment) if lasted_ms <= lasting_ms else 0
 

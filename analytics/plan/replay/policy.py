@@ -1,4 +1,4 @@
-"""What a replay changes: the fleet, the allocation of jobs and their order; and how people write a change as TOML or flags."""
+"""What a replay changes: the fleet, the allocation of jobs and their order; and changes as TOML or flags."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Priorities:
     """Which jobs go first."""
 
     by: str
-    """The column that ranks jobs. `priority` is the scheduler's own number: higher numbers go first, jobs without a number last."""
+    """The column that ranks jobs. `priority` is the scheduler's number: the highest first, jobs without one last."""
     values: tuple[str, ...] = ()
     """The values of the column, the most urgent first; other values come last. Empty for `priority`."""
     preempt: bool = False
-    """Whether a job without room takes GPUs from less urgent jobs. A preempted job returns to its old place in the queue."""
+    """Whether a job without room takes GPUs from less urgent jobs, which return to their old place in the queue."""
     resume: bool = True
     """Whether a preempted job continues where it stopped; otherwise it starts again."""
     cost_ms: int = 0
@@ -80,8 +80,9 @@ class ReplayPolicy:
     merge: tuple[tuple[str, ...], ...] = ()
     """Pools that become one, under the name of the first."""
     order: Order = "fifo"
-    """`fifo`: the first job in the queue of a pool and model starts first. `backfill`: later jobs may start first if, by the time limits,
-    that does not delay the first job (EASY). `conservative`: later jobs may start first if that delays no earlier job."""
+    """`fifo`: the first job in the queue of a pool and model starts first. `backfill`: later jobs may start first if,
+    by the time limits, that does not delay the first job (EASY). `conservative`: later jobs may start first if that
+    delays no earlier job."""
     priorities: Priorities | None = None
     off_peak: OffPeakHours | None = None
     """Deferrable jobs that arrive outside these hours arrive when the hours start."""
@@ -99,7 +100,7 @@ class ReplayPolicy:
 
 
 def changed_fleet(fleet: ReplayFleet, policy: ReplayPolicy) -> ReplayFleet:
-    """Return the fleet under the policy; raise UsageError for an unknown pool, a pool merged twice, or an impossible size."""
+    """Return the fleet under the policy. Raise UsageError for unknown or twice merged pools and impossible sizes."""
     groups = _replaced(fleet.groups, policy.groups)
     for name, gpus in policy.gpus.items():
         groups = _resized(groups, name, gpus)
@@ -144,7 +145,7 @@ def gpus_of(groups: Iterable[HostGroup], name: str) -> int:
 def _resized(groups: Sequence[HostGroup], name: str, gpus: int) -> list[HostGroup]:
     """Return the groups with this number of GPUs in a pool, or in a model of a pool.
 
-    Hosts that are closed to all jobs leave first, then the last hosts. New hosts are like the first ones; one host may be incomplete.
+    Hosts closed to all jobs leave first, then the last hosts. New hosts are like the first ones; one may be incomplete.
     """
     mine = named_groups(groups, name)
     if not mine:
@@ -391,6 +392,6 @@ _POLICY: Mapping[str, tuple[str, Reader]] = {
 
 
 def policy_over(today: ReplayPolicy, table: Mapping[str, object], zone: str, where: str) -> ReplayPolicy:
-    """Return the policy of a policy file's keys, with today's order and priorities where it names none; raise UsageError, which starts with `where`."""
+    """Return a policy file's policy, by default with today's order and priorities. Raise UsageError about `where`."""
     policy = policy_from({"order": today.order, **table}, zone, where)
     return policy if "priorities" in table else replace(policy, priorities=today.priorities)

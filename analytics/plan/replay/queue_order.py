@@ -1,4 +1,4 @@
-"""Which of the jobs that wait begin now: in the order of the queue, before their turn where that delays nobody, or in place of less urgent ones."""
+"""Which waiting jobs begin now: in queue order, earlier if that delays no other job, or instead of less urgent jobs."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class InOrder:
 class Backfill(InOrder):
     """EASY (Lifka, *The ANL/IBM SP Scheduling System*, 1995).
 
-    The first has a reservation, at the earliest moment that the time limits of what runs allow. Whoever would be done by
-    then, or runs on what it leaves free, goes before it.
+    The first has a reservation, at the earliest moment that the time limits of what runs allow. Whoever would be done
+    by then, or runs on what it leaves free, goes before it.
     """
 
     def __init__(self, station: Station) -> None:
@@ -62,9 +62,9 @@ class Backfill(InOrder):
 
 
 class _Reservation:
-    """When and where the first in the queue will begin, and what room that leaves to those behind it.
+    """When and where the first job in the queue will begin, and the room that this leaves to later jobs.
 
-    Nothing that comes free later, and nobody's later arrival, is in it: whoever found no room finds none as long as it holds.
+    It ignores later releases and arrivals: a job that found no room finds none as long as the reservation holds.
     """
 
     def __init__(self, station: Station, now: int) -> None:
@@ -117,9 +117,10 @@ class _Reservation:
 
 
 class Conservative(InOrder):
-    """Everybody has a reservation, made anew when something comes free: whoever goes early delays nobody before it.
+    """Every job has a reservation, renewed when GPUs become free: an early start delays no job before it in the queue.
 
-    Mu'alem and Feitelson, *Utilization, Predictability, Workloads, and User Runtime Estimates*, IEEE TPDS 12 (2001); so plans Slurm.
+    So plans Slurm. Mu'alem and Feitelson, *Utilization, Predictability, Workloads, and User Runtime Estimates*, IEEE
+    TPDS 12 (2001).
     """
 
     def __init__(self, station: Station) -> None:
@@ -155,8 +156,8 @@ ORDER_RULES: dict[Order, type[InOrder]] = {"fifo": InOrder, "backfill": Backfill
 def victims(station: Station, number: int, now: int) -> list[Run]:
     """The jobs that make room for another; none where that takes as urgent ones. Jobs on parts of GPUs stay.
 
-    On each host the least urgent go first, of these those that began last. Of the hosts that one is taken whose most urgent victim is the
-    least urgent, then where the fewest GPU-hours were run.
+    On each host the least urgent go first, of these those that began last. Of the hosts that one is taken whose most
+    urgent victim is the least urgent, then where the fewest GPU-hours were run.
     """
     rank = station.jobs.turns[number][0]
     if max(station.ranks, default=rank) <= rank:

@@ -1,4 +1,4 @@
-"""What every replay of a window starts from: its jobs, today's fleet, how its queue is taken to work, and how well that explains what was seen."""
+"""The base of every replay of a window: its jobs, today's fleet, the order of its queue, and how well that fits."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ Window = tuple[int, int]
 
 @dataclass(frozen=True)
 class PoolUse:
-    """The GPUs of one pool in a replay: how many there are, how long they were held, and how many at the same moment at the most.
+    """The GPUs of one pool in a replay: their number, their allocated time, and the most allocated at once.
 
-    Times are GPU milliseconds in the window. Where jobs share GPUs, `held_ms` counts the part that each has of one, and `most` is None. `cost` is that of all GPUs of the pool over the window, None where a price is not known.
+    Times are GPU milliseconds in the window. Where jobs share GPUs, `held_ms` counts each job's part of a GPU, and
+    `most` is None. `cost` is that of all GPUs of the pool over the window, None where a price is not known.
     """
 
     pool: str
@@ -93,7 +94,10 @@ class FleetUse:
 
 @dataclass(frozen=True)
 class ComparedWaits:
-    """Waits of the jobs of one team, priority or of all: by the replay of today, and under the change. `name` is None where it is not known."""
+    """Waits of a team's, a priority's or all jobs, in the replay of today and under the change.
+
+    `name` is None for all jobs, or if unknown.
+    """
 
     name: str | None
     today: WaitFigures
@@ -107,7 +111,7 @@ class ComparedWaits:
 
 @dataclass(frozen=True)
 class ComparedPool:
-    """One pool in both replays, without GPUs where it does not exist; `waits` of the pool's jobs are None where the replay does not explain them."""
+    """One pool in both replays, without GPUs where it does not exist; `waits` is None if the replay does not fit."""
 
     today: PoolUse
     then: PoolUse
@@ -176,7 +180,7 @@ class ReplayOutcome:
 
     @property
     def waits(self) -> ComparedWaits | None:
-        """Return the queue waits of all jobs; None if the replay of today does not reproduce the observed queue waits."""
+        """Return the queue waits of all jobs; None if the replay of today does not reproduce the observed ones."""
         today, then = self.today.waits, self.then.waits
         return None if today is None or then is None else ComparedWaits(None, today, then)
 
@@ -187,7 +191,10 @@ class ReplayOutcome:
 
     @property
     def spare(self) -> float | None:
-        """Return by how many GPUs the change lowers the peak use, summed over pools. Negative if it raises the peak; None if jobs share GPUs."""
+        """Return the GPUs by which the change lowers peak use, summed over pools; None if jobs share GPUs.
+
+        Negative if the change raises the peak.
+        """
         most = self.today.total.most, self.then.total.most
         return None if most[0] is None or most[1] is None else most[0] - most[1]
 
@@ -281,7 +288,7 @@ def _shares(holds: pl.DataFrame) -> bool:
 
 
 def _most(holds: pl.DataFrame) -> float | None:
-    """The most GPUs that were held at the same moment; what ends makes room for what begins. None where jobs share them."""
+    """Return the most GPUs held at once; a job may take GPUs when another ends. None where jobs share GPUs."""
     if _shares(holds):
         return None
     most = levels(holds, weight=pl.col("gpus"))["level"].max()
@@ -296,7 +303,11 @@ def _cost(groups: list[HostGroup], span_ms: int) -> float | None:
 
 
 def _kwh(replayed: Replayed, holds: pl.DataFrame, window: Window) -> float | None:
-    """What the GPUs draw: by model, held GPUs what they drew in the mean, free ones what free ones drew; what a time-out frees drew what idle held ones did. None where jobs share GPUs: nobody knows what these draw then."""
+    """Return the energy of the GPUs; None if a needed draw is unknown, or if jobs share GPUs.
+
+    By model, held and free GPUs draw what such GPUs drew on average; GPU time that a time-out frees drew what idle held
+    GPUs draw.
+    """
     if _shares(holds):
         return None
     runs = replayed.runs.drop_nulls("end")
@@ -398,10 +409,11 @@ def replay_base(
     places: frozenset[PoolModel],
     policy: ReplayPolicy,
 ) -> ReplayBase:
-    """The base of a window, made of what `rebuilt_jobs` and `fleet_today` take; beyond `error_max` the replay says nothing.
+    """Return the base of a window, from what `rebuilt_jobs` and `fleet_today` take.
 
-    `policy` is how the queue works, see `queue_policy`. The delays are those that explain the waits of the jobs that asked in the window's first half, and
-    are looked for only where its order does not to `error_max`. The check is of those that asked in its second half.
+    The replay shows no figure whose error exceeds `error_max`. `policy` is how the queue works, see `queue_policy`. The
+    delays explain the waits of the jobs submitted in the window's first half; they are learnt only where its order does
+    not explain these to `error_max`. The check uses the jobs submitted in its second half.
     """
     rebuilt = rebuilt_jobs(jobs, placed, needs, window=window, team_of=team_of, places=places)
     own = placed.filter(~pl.col("instance"), in_places(places))
@@ -434,10 +446,11 @@ def _early(jobs: pl.DataFrame, middle: int) -> tuple[pl.DataFrame, int]:
 
 
 def queue_policy(jobs: pl.DataFrame, placed: pl.DataFrame, *, team_of: TeamOf, window: Window) -> ReplayPolicy:
-    """Return how the queue of all pools is taken to work: the order that is nearest to the waits of the window's first half.
+    """Return how the queue of all pools works: the order that is nearest to the waits of the window's first half.
 
-    The first order where the data do not decide. Queue waits, replays and what-ifs of every part of the fleet all start from it; a replay may find
-    that a scheduler that lets later jobs go first plans for every job, which takes minutes to try.
+    The first order where the data do not decide. Queue waits, replays and what-ifs of every part of the fleet start
+    from it. A replay may find that a scheduler that lets later jobs go first plans for every job, which takes minutes
+    to try.
     """
     places = frozenset(placed.select(POOL_MODEL).unique().rows())
     no_needs = pl.DataFrame(schema=WORK_NEEDS)
@@ -452,7 +465,7 @@ def queue_policy(jobs: pl.DataFrame, placed: pl.DataFrame, *, team_of: TeamOf, w
 def _refined(
     jobs: pl.DataFrame, fleet: ReplayFleet, policy: ReplayPolicy, until_ms: int
 ) -> tuple[ReplayPolicy, pl.DataFrame]:
-    """The policy, or the one that also plans for every job that waits where later ones go first and that is nearer; and its runs."""
+    """Return the policy and its runs. Where later jobs may go first, `conservative` replaces it if that is nearer."""
     runs = replay(jobs, fleet, policy).runs
     since_ms = int(jobs["asked"].min() or 0)  # type: ignore[arg-type]  # of integers
     if policy.order != "backfill" or mean_waiting(jobs, runs, since_ms, until_ms) > _WAITING_MOST:
@@ -463,9 +476,9 @@ def _refined(
 
 
 def scenario_outcome(base: ReplayBase, policy: ReplayPolicy) -> ReplayOutcome:
-    """What a policy would have made of the jobs, against the replay of today; make it of `base.policy`, so that only what it changes differs.
+    """Return the outcome of a policy against the replay of today. Derive `policy` from `base.policy`.
 
-    Raises UsageError where it names pools, or values to rank jobs by, that are not there.
+    So only its changes differ. Raises UsageError for pools, or values to rank jobs by, that do not exist.
     """
     _check_ranks(base.rebuilt.jobs, policy.priorities)
     then = replay(base.coming, base.fleet, policy)

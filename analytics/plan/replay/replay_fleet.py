@@ -17,9 +17,9 @@ from fallow.clock import HOUR_MS
 
 @dataclass(frozen=True)
 class HostGroup:
-    """Hosts alike: their pool, the model of their GPUs, how many GPUs each has, and what a GPU has and costs; None is unknown.
+    """Equal hosts: their pool, the model and number of a host's GPUs, and a GPU's memory, price and draws.
 
-    `slowdown` is how many times as long a job takes here that ran on another model.
+    None is unknown. `slowdown` is how many times as long a job takes here that ran on another model.
     """
 
     pool: str
@@ -126,7 +126,10 @@ def _mean(gpus: Sequence[str], fact: FactOf) -> float | None:
 
 
 def _draws(whole: pl.DataFrame) -> dict[str, tuple[float | None, float | None, float | None]]:
-    """What a GPU of each model draws in watts: free, allocated, and of that while it stands idle; None where it is known for less than 90 % of that time."""
+    """Return, by model, the watts of a free, an allocated and an idle allocated GPU.
+
+    None where energy is known for less than 90 % of that time.
+    """
 
     def watts(states: Iterable[str]) -> pl.Expr:
         own = pl.col("state").is_in(list(states))

@@ -1,7 +1,7 @@
-"""The jobs of a window as they are replayed: rebuilt from what the queue says of them, and from use of GPUs without a job.
+"""The jobs of a window as they are replayed: rebuilt from the queue's data, and from use of GPUs without a job.
 
-A job comes when it could have begun, not when it started. Of use without a job, and of jobs that do not tell, nobody knows when they
-were asked for: they come when they started.
+A job arrives when it could have begun, not when it started. Use without a job, and jobs without a known request time,
+arrive when they started.
 """
 
 from __future__ import annotations
@@ -37,16 +37,17 @@ kind         of work: notebook, serving, test or batch
 gpus         it held, at least 1
 gpus_used    of these that ever worked; the others are there because blocks are whole
 hosts        over how many it was spread, at least 1; the GPUs of a job on one host have to fit on one
-asked        when it could have begun: its submission, or when no limit held it any more, not its start; null: it is taken to come when it started
+asked        when it could have begun: its submission, or the end of the last limit or hold, not its start;
+             null: it arrives when it started
 ran_ms       how long it held its GPUs
 limit_ms     its time limit
-used_ms      from its start to the last work on any of its GPUs; what is left of `ran_ms` is an idle tail
+used_ms      from its start to the last work on any of its GPUs; the rest of `ran_ms` is an idle tail
 idle_intervals  when none of its GPUs worked, from its start, in order
 mem_bytes    the most that it needs on any GPU
-sm_pct       the most that it makes use of one GPU, in percent of its SMs
+sm_pct       the most that it uses of one GPU, in percent of its SMs
 priority     the scheduler's own number: more is more urgent
-is_deferrable  its owner would not mind that it runs at night
-started, ended  what was observed
+is_deferrable  its user would not mind that it runs at night
+started, ended  the observed times
 before_window  it ran when the window began: it holds its GPUs from `started` on, and is not judged
 """
 
@@ -66,10 +67,10 @@ _SAID_IN = ("name", "partition", "qos")
 
 
 def work_kind() -> pl.Expr:
-    """The kind of a job of `analytics.capacity.jobs.JOB_SCHEMA` with `run_ms`: notebook, serving, test, batch, or null where it is not known.
+    """Return the kind of a job with JOB_SCHEMA and `run_ms`: notebook, serving, test or batch; null if unknown.
 
-    By its name, partition and quality of service; a pod without a time limit serves, a job that ran for less than an hour is a test,
-    whatever else has a time limit is batch.
+    It comes from name, partition and quality of service. A pod without a time limit serves, a job that ran for less
+    than an hour is a test, any other job with a time limit is batch.
     """
     said = pl.concat_str(*(pl.col(name).fill_null("") for name in _SAID_IN), separator=" ")
     has_limit = (pl.col("time_limit_ms") > 0).fill_null(value=False)
@@ -87,23 +88,23 @@ def work_kind() -> pl.Expr:
 
 
 def is_deferrable() -> pl.Expr:
-    """Whether a job with `kind`, `run_ms` and `hosts` may wait for the night: batch work on one host that is done by the morning.
+    """Return whether a job with `kind`, `run_ms` and `host_count` may wait for the night: short batch work on one host.
 
-    Its owner does not sit before it, and it ends before anybody comes back. Whether he minds the wait nobody knows.
+    It ends by the morning, and its user does not watch it. Whether the user minds the wait is unknown.
     """
     is_batch = (pl.col("kind") == "batch").fill_null(value=False)
     return is_batch & (pl.col("host_count") == 1) & (pl.col("run_ms") <= NIGHT_MS)
 
 
 NUMBERED_ROWS = ("number", "host", "gpu", "user", "account", "job", "time", "end", "state")
-"""Columns of the ledger's whole GPUs by the job that had them: `number` is the job's, `job` what the ledger calls those on the GPU."""
+"""Columns of the ledger's whole GPUs by the job that had them (`number`); `job` is the ledger's jobs on the GPU."""
 
 
 def idle_intervals(rows: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
-    """How each job used its GPUs: `number`, `gpus_used`, `used_ms` and `idle_intervals` of REPLAY_JOB_SCHEMA.
+    """Return how each job used its GPUs: `number`, `gpus_used`, `used_ms` and `idle_intervals` of REPLAY_JOB_SCHEMA.
 
-    A job stands idle while somebody has all of its GPUs and none of them works; time that nobody observed is no idle time. All are
-    null where the ledger did not see all of its GPUs. Idle intervals that began before the window are known from its start on.
+    A job is idle while all of its GPUs are allocated and none of them works; unobserved time is not idle. Jobs whose
+    GPUs were not all observed are left out. Idle intervals that began before the window are known from its start on.
 
     `rows` has NUMBERED_ROWS; `jobs` has `number`, `gpus` and `started`.
     """
@@ -141,8 +142,8 @@ _WHOSE = ("host", *POOL_MODEL, "user", "account", "job")
 def bare_jobs(whole: pl.DataFrame, allocated: pl.DataFrame, first_number: int) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Jobs made of rows without a job of the queue, numbered from `first_number` on, and their rows with NUMBERED_ROWS.
 
-    The jobs have `number`, POOL_MODEL, `user`, `account`, `gpus`, `started` and `end`. A user's rows on a host on which a job of his runs
-    are that job's: which GPUs it has is then known by their number only.
+    The jobs have `number`, POOL_MODEL, `user`, `account`, `gpus`, `started` and `end`. A user's rows on a host on which
+    a job of his runs are that job's: which GPUs it has is then known by their number only.
 
     `whole` has POOL_MODEL; `allocated` is that of `analytics.capacity.jobs.allocated_spans`, with all ends.
     """
@@ -169,7 +170,7 @@ def _of_nobodys_job(rows: pl.DataFrame, allocated: pl.DataFrame) -> pl.DataFrame
 
 
 def _stays(rows: pl.DataFrame) -> pl.DataFrame:
-    """Unbroken use of one GPU by one user, `time` to `end`, with _WHOSE and the `number` of the job that it is a part of."""
+    """Return a user's unbroken uses of GPUs: `time`, `end`, _WHOSE and the `number` of the job that has them."""
     ordered = rows.select("gpu", *_WHOSE, "time", "end").sort("gpu", "time")
     stays = (
         ordered.with_columns(stay=islands(("gpu", *_WHOSE)))
@@ -181,7 +182,7 @@ def _stays(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _clustered(stays: pl.DataFrame, by: tuple[str, ...], moment: str, name: str) -> pl.DataFrame:
-    """The stays with a number in the column `name`: the same for those of one `by` whose moments lie TOGETHER_MS apart at most."""
+    """Return the stays with a number in `name`, shared by those of one `by` within TOGETHER_MS of each other."""
     ordered = stays.sort(*by, moment, "gpu", nulls_last=True)
     return ordered.with_columns(islands(by, TOGETHER_MS, start=moment, end=moment).alias(name))
 
@@ -199,7 +200,7 @@ class RebuiltJobs:
     """What is replayed, and how many jobs are left out."""
 
     jobs: pl.DataFrame
-    """With REPLAY_JOB_SCHEMA, and `rank`: the quality of service, else the priority, as in `analytics.plan.queue_waits`."""
+    """With REPLAY_JOB_SCHEMA, and `rank`: quality of service, else priority, as in `analytics.plan.queue_waits`."""
     never_ran: int
     """Jobs that gave up, or were not seen any more."""
     unplaced: int
@@ -252,7 +253,7 @@ def rebuilt_jobs(
 _SET_FREE = pl.when(COULD_BEGIN.is_not_null()).then(
     pl.max_horizontal(COULD_BEGIN, pl.col("held").list.eval(pl.element().struct.field("end")).list.max())
 )
-"""When a job could have begun, and no limit or hold that its scheduler named kept it any more: from then on only GPUs did."""
+"""When a job could have begun, and no limit or hold named by its scheduler kept it: from then on it waited for GPUs."""
 
 
 def in_places(places: Collection[PoolModel]) -> pl.Expr:
@@ -281,7 +282,7 @@ def _gave_up_in(window: tuple[int, int]) -> pl.Expr:
 
 
 def _queued(jobs: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
-    """With `kind`, `hosts` and what REPLAY_JOB_SCHEMA has of the queue; jobs that do not say over how many hosts take as few as they can."""
+    """Return the jobs with `kind`, `partition`, `rank` and `host_count`: the fewest possible hosts if unknown."""
     width = whole.group_by(*POOL_MODEL, "host").agg(width=pl.col("gpu").n_unique().cast(pl.Int64))
     widest = width.group_by(POOL_MODEL).agg(pl.col("width").max())
     fewest = (pl.col("gpus") + pl.col("width") - 1) // pl.col("width")
@@ -314,7 +315,7 @@ def _bare(jobs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_use(jobs: pl.DataFrame, rows: pl.DataFrame, needs: pl.DataFrame) -> pl.DataFrame:
-    """With what the ledger saw of the jobs, and what they need of a GPU: the most over their GPUs, unknown where it is unknown of any."""
+    """Return the jobs with their observed use, and the most that they need of a GPU; null if unknown for any GPU."""
     used = idle_intervals(rows, jobs.select("number", "gpus", started="start"))
     runs = rows.select("number", *_ON_GPU).unique().join(needs, on=_ON_GPU, nulls_equal=True)
     most = runs.group_by("number").agg(
@@ -343,8 +344,8 @@ def _conform(jobs: pl.DataFrame, since_ms: int, team_of: TeamOf) -> pl.DataFrame
 def work_needs(context: Context) -> pl.DataFrame:
     """One row per GPU, user and job, with WORK_NEEDS.
 
-    `need_bytes` is that of right-sizing, null where memory is reserved ahead. `sm_pct` is what SM activity stays within for 95 % of the time; the
-    time with any kernel where SM activity was not measured, which is more.
+    `need_bytes` is that of right-sizing, null where memory is reserved ahead. `sm_pct` is what SM activity stays within
+    for 95 % of the time; the time with any kernel where SM activity was not measured, which is more.
     """
     found = busy_percentiles(context, runs_with_memory(context), BUSY_SHARE)
     return found.with_columns(sm_pct=pl.coalesce("sm_pct", "util_pct")).select(

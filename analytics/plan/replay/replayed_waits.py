@@ -1,4 +1,4 @@
-"""How long jobs waited, as they were seen to and as they were replayed, and whether a replay of today says what was observed."""
+"""How long jobs waited, observed and replayed, and whether a replay of today reproduces what was observed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from analytics.states import ALLOCATED, WITHOUT_EVIDENCE
 from fallow.clock import HOUR_MS
 
 JUDGED = ~pl.col("before_window") & pl.col("asked").is_not_null()
-"""Of jobs with REPLAY_JOB_SCHEMA: whether there is a wait to tell; jobs that ran when the window began, and those of which nobody knows when they asked, have none."""
+"""Whether a job (REPLAY_JOB_SCHEMA) has a wait: it did not run before the window, and its request time is known."""
 
 
 @dataclass(frozen=True)
 class WaitFigures:
-    """Queue waits of some jobs; mean and quantiles, interpolated between the two nearest jobs, are None without jobs."""
+    """Queue waits of jobs. Mean and quantiles (interpolated between the nearest two jobs) are None without jobs."""
 
     jobs: int
     """How many jobs have a wait."""
@@ -82,7 +82,7 @@ def learnt_delays(jobs: pl.DataFrame, runs: pl.DataFrame, until_ms: int) -> Dela
 
 
 def with_delays(jobs: pl.DataFrame, delays: Delays) -> pl.DataFrame:
-    """The jobs, each coming later by one of the delays of its team and pool; these take turns in a fixed order that has long and short ones alike."""
+    """Return the jobs, each delayed by one of its team and pool's delays, in an order mixing long and short ones."""
     parts = []
     for (team, pool), own in (
         jobs.sort("asked", "number").partition_by(WHOSE, maintain_order=True, as_dict=True).items()
@@ -150,10 +150,10 @@ class CheckedPool:
 
 @dataclass(frozen=True)
 class ReplayCheck:
-    """The replay of today against what was observed: waits and allocated GPU time of all jobs, and of each pool by name."""
+    """The replay of today against observation: waits and allocated GPU time of all jobs, and of each pool by name."""
 
     since_ms: int
-    """Waits are judged by jobs submitted from this time on, the middle of the window: earlier jobs determined the queue's order."""
+    """Waits are judged by jobs submitted from here on, the middle of the window: earlier jobs determined the order."""
     waits: CheckedWaits
     use: CheckedUse
     pools: tuple[CheckedPool, ...]
@@ -162,7 +162,7 @@ class ReplayCheck:
 
     @property
     def has_waits(self) -> bool:
-        """Whether the replay explains the queue waits of all jobs to `error_max`; False where too few jobs have a wait."""
+        """Return whether the replay explains all jobs' queue waits to `error_max`; False with too few waits."""
         return self.waits.error is not None and self._is_near(self.waits.error)
 
     @property

@@ -1,4 +1,4 @@
-"""The stations of a fleet: the GPUs of one pool and model, what is free, who runs there until when, and who waits in which order."""
+"""The stations of a fleet: the GPUs of one pool and model, those free, the runs and their ends, and the queue."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Turn: TypeAlias = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class AskedJobs:
-    """One entry per job: its turn in the queue, GPUs and over how many hosts, how long it runs and may run, where it ran, and its need of a GPU."""
+    """One entry per job: its turn in the queue, its shape, run time and limit, where it ran, and its need of a GPU."""
 
     turns: Sequence[Turn]
     gpus: Sequence[int]
@@ -137,7 +137,7 @@ def _profile(model: str, need: Need) -> MigFit | None:
 
 @dataclass(eq=False)
 class SharedGpu:
-    """A GPU of a host on which jobs have parts: which, and until when each may run by its time limit, by the job's number."""
+    """A GPU of a host that jobs share: by job number their parts, and until when their time limits let them run."""
 
     host: int
     parts: dict[int, Part] = field(default_factory=dict)
@@ -150,7 +150,10 @@ class SharedGpu:
 
 
 class Seat(NamedTuple):
-    """Where a job can begin: the GPUs that it takes of hosts; and where it shares one, which, and its part (then the GPU is taken only once)."""
+    """Where a job can begin: the GPUs that it takes of hosts; of a shared GPU, that GPU and its part.
+
+    A shared GPU is taken only once.
+    """
 
     hold: Hold
     gpu: SharedGpu | None = None
@@ -291,7 +294,7 @@ class Station:
         del self.queue[bisect_left(self.queue, turn)]
 
     def _part(self, number: int, beside: Collection[Part] = ()) -> Part | None:
-        """What a job would have of a GPU; None where it gets whole ones: its need is unknown, too large, or was seen on another model."""
+        """Return a job's part of a GPU; None for whole GPUs: unknown or too large need, or of another model."""
         need, sharing = self.jobs.needs[number], self._sharing
         if sharing is None or need is None or self.jobs.models[number] != self.model:
             return None
@@ -306,9 +309,9 @@ TOO_MANY = "too many GPUs for the pool"
 
 
 def stations_of(fleet: ReplayFleet, jobs: AskedJobs, policy: ReplayPolicy) -> list[Station]:
-    """A station for each pool and model, and within these for hosts that are open to the same partitions, in the order of the fleet.
+    """Return a station per pool, model and set of partitions to which hosts are open, in the order of the fleet.
 
-    Those for small work are first, since they come first at each moment.
+    Stations for small work come first, since they go first at each moment.
     """
     small = policy.small_work.to if policy.small_work is not None else None
     by_place: dict[tuple[str, str, frozenset[str] | None], list[HostGroup]] = {}
@@ -322,10 +325,11 @@ def stations_of(fleet: ReplayFleet, jobs: AskedJobs, policy: ReplayPolicy) -> li
 
 
 def waiting_at(number: int, stations: Sequence[Station], policy: ReplayPolicy) -> tuple[list[Station], str | None]:
-    """At which stations a job waits, the first it prefers; or why at none.
+    """Return the stations at which a job waits, the preferred first; or why there are none.
 
-    At those of its pool and model that are open to its partition, or at all of its pool where that has no such model. In a pool that was merged at
-    those of other models as well where its memory fits, after its own; small work at older cards as well, and there first.
+    These are those of its pool and model that are open to its partition, or all such of its pool if none has its model.
+    In a merged pool, stations of other models follow if the job's memory fits there. Small work also waits at the older
+    cards that fit it, and there first.
     """
     if not stations:
         return [], NO_GPUS
