@@ -22,7 +22,7 @@ _SHORTEST_MS = 10 * MINUTE_MS
 
 @dataclass
 class FoundHost:
-    """One host of a window: the targets that describe it, and the numbers of their simultaneous series of GPUs and of the host itself."""
+    """One host of a window: the targets that describe it, its GPUs, and the number of its simultaneous series."""
 
     name: str
     instances: set[str] = field(default_factory=set)
@@ -45,7 +45,7 @@ class FoundNames:
     """Metrics of inference servers."""
 
     of_sites: frozenset[str]
-    """One metric of each exporter of neither GPUs nor hosts, such as kube-state-metrics: it shows that the exporter is present."""
+    """One metric of each other exporter, such as kube-state-metrics: it shows that the exporter is present."""
 
     titles: tuple[str, ...]
     """Titles of the exporters of GPUs, and of hosts; inference servers are one."""
@@ -108,7 +108,7 @@ class Discovery:
         return frozenset(self._server.names(replace(selection, only=exporter.only).text, since_ms, until_ms))
 
     def _present_names(self, wanted: Sequence[str], since_ms: int, until_ms: int) -> Iterator[str]:
-        """Yield the names that the server has, a few at a time: a site's names may be long, and the query is part of a URL."""
+        """Yield the names that the server has, a few at a time: names may be long, and the query is part of a URL."""
         for first in range(0, len(wanted), _AT_ONCE):
             yield from self._server.names(self.selection(wanted[first : first + _AT_ONCE]).text, since_ms, until_ms)
 
@@ -133,7 +133,7 @@ class Discovery:
         return sorted(found.values(), key=lambda each: each.name)
 
     def servers(self, names: FoundNames, since_ms: int, until_ms: int) -> list[FoundHost]:
-        """Return the targets with series of inference servers. Raises InputError, also for more series than the limit."""
+        """Return the targets with series of inference servers. Raises InputError, also for too many series."""
         found: dict[str, FoundHost] = {}
         for labels in self._listed_series(names.of_servers, since_ms, until_ms) if names.of_servers else ():
             for each in labels:
@@ -142,7 +142,7 @@ class Discovery:
         return sorted(found.values(), key=lambda each: each.name)
 
     def _add_host_targets(self, found: dict[str, FoundHost], names: FoundNames, since_ms: int, until_ms: int) -> None:
-        """Add the targets of the hosts themselves, only of hosts with GPUs; the number of series of one target is looked up once."""
+        """Add the own targets of hosts with GPUs. The number of series of the first one counts for all of them."""
         telling = [
             next((metric.metric for metric in exporter.metrics if _is_single(metric.metric, exporter, names)), "")
             for exporter in self._exporters
@@ -164,7 +164,7 @@ class Discovery:
             host.series += series
 
     def _listed_series(self, names: Iterable[str], since_ms: int, until_ms: int) -> Iterator[Sequence[Labels]]:
-        """Yield the series of these metrics, in halves of the window where there are too many at once, because every pod has its own series."""
+        """Yield the series of these metrics, in halves of the window while they are too many: every pod has its own."""
         waiting, text = [(since_ms, until_ms)], self.selection(names).text
         while waiting:
             start_ms, end_ms = waiting.pop()

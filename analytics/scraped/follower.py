@@ -1,4 +1,4 @@
-"""`fallow follow prometheus`: copies a metrics server's new samples into the lake every few minutes, until it is stopped."""
+"""`fallow follow prometheus`: copies a metrics server's new samples into the lake every few minutes until stopped."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _BACK_DAYS = 7
 
 
 def newest_hour_ms(lake: Lake, now_ms: int) -> int | None:
-    """Return the start of the newest hour that followers wrote in the last week, for the host that is furthest behind; None where there is none.
+    """Return the start of the newest hour that followers wrote, for the host that is furthest behind, or None.
 
-    Several followers may share a lake, and one of them may have been away. Their files are named for whole hours, unlike those
-    of other imports; an incomplete hour is read again. Raises LakeError.
+    Only the last week counts. Several followers may share a lake, and one of them may have been away. Their files are
+    named for whole hours, unlike those of other imports; an incomplete hour is read again. Raises LakeError.
     """
     if not lake.store.exists():
         return None
@@ -203,7 +203,10 @@ class Follower:
         self._merging = DayMerging(self.lake, self.settings.grace_ms, self.settings.lateness_ms, self.stopped)
 
     def round(self) -> int:
-        """Read up to now. Return how many milliseconds to wait. Raises ReadingStoppedError, but no error that may pass by itself."""
+        """Read up to now, and return the milliseconds to wait.
+
+        Raises ReadingStoppedError, but no error that may pass by itself.
+        """
         try:
             self._catch_up()
         except FallowError as error:
@@ -271,7 +274,8 @@ class Follower:
         """Return the interval up to which all data is in the lake, by the journal, else by the files of scraped hours.
 
         Data that is too recent to be complete counts as unread, even if it was read while the server's clock was ahead.
-        Of several intervals the first one of the last week counts, because an hour may have been imported while the follower was away.
+        Of several intervals the first one of the last week counts: an hour may have been imported while the follower
+        was away.
         """
         found = self.source.journal(self.lake).read()
         if found:

@@ -1,4 +1,4 @@
-"""The GPU of a series by OpenTelemetry's conventions for hardware, with dots in the names or as a Prometheus server writes them.
+"""The GPU of a series by OpenTelemetry's conventions for hardware, with dotted names or as Prometheus writes them.
 
 Names: opentelemetry.io/docs/specs/semconv/hardware/gpu and /hardware/common (in development, read in November 2026).
 """

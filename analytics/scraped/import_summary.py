@@ -23,7 +23,10 @@ from fallow.pseudonyms import Pseudonyms
 
 @dataclass(frozen=True)
 class ImportWish:
-    """The source, the lake and the requested window; `now_ms` is the server's time, and the last `late_ms` may not be complete yet."""
+    """The source, the lake and the requested window.
+
+    `now_ms` is the server's time; the last `late_ms` may not be complete yet.
+    """
 
     source: ScrapedSource
     server: MetricsServer

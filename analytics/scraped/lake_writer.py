@@ -1,4 +1,4 @@
-"""Writes rows of scraped hosts into the lake: rows that agents already have are left out, the others are published like any import."""
+"""Writes rows of scraped hosts into the lake, like any import, without rows that agents already have."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class LakeWriter:
         self._open = found.open
 
     def write_servers(self, found: ServedModels, as_of_ms: int) -> None:
-        """Publish rows of inference servers, after the window's allocations, which name their GPUs. Raises LakeError."""
+        """Publish inference servers' rows, after the window's allocations, which name their GPUs. Raises LakeError."""
         if found.rows.is_empty():
             return
         self._find_hosts(as_of_ms)
@@ -231,7 +231,7 @@ class DayMerging:
     """Partitions that cannot be merged, with their files: they are tried again once these change."""
 
     def run(self, position_ms: int, now_ms: int) -> int:
-        """Merge the days before the position. Return how many days of hosts and tables became one file. Raises LakeError."""
+        """Merge the days before the position. Return how many days of hosts and tables it merged. Raises LakeError."""
         newest_ms = floor_ms(position_ms - self.lateness_ms, DAY_MS) - DAY_MS
         merged, is_done = 0, True
         for date in (utc_day(newest_ms - back * DAY_MS) for back in range(_BACK_DAYS, -1, -1)):

@@ -1,4 +1,4 @@
-"""Rows of all hosts of a window, in chunks of bounded size; the next chunk is requested while the current one becomes rows."""
+"""Rows of all hosts of a window in chunks of bounded size; the next chunk is requested while one becomes rows."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ class Chunker:
             self._per_series_ms = samples / (series * length_ms)
 
     def chunks(self, hosts: Iterable[FoundHost], since_ms: int, until_ms: int) -> list[Chunk]:
-        """Return the chunks of a window, each host and moment once; hosts that share a target are in one chunk, which may be cut in time."""
+        """Return the chunks of a window, each host and moment once.
+
+        Hosts that share a target are in one chunk, which may be cut in time.
+        """
         groups = list(_groups(hosts))
         total = sum(group.series for group in groups) or 1
         room = self._most / (self._per_series_ms * (until_ms - since_ms))
@@ -200,7 +203,7 @@ class SiteReader:
         return SeenWindow(since_ms, until_ms, names, hosts)
 
     def labels(self, since_ms: int, until_ms: int) -> list[Labels]:
-        """Return all series of known metrics, and of metrics that look like a GPU's. Raises InputError, also for too many."""
+        """Return series of known metrics, and of those that look like a GPU's. Raises InputError, also if too many."""
         names = self._discovery.names(since_ms, until_ms)
         wanted = names.every | names.of_sites | names.of_servers
         known = self._server.series(self._discovery.selection(wanted).text, since_ms, until_ms) if wanted else []
@@ -222,7 +225,7 @@ class SiteReader:
             yield chunk, found
 
     def read(self, seen: SeenWindow) -> Generator[ReadChunk]:
-        """Yield the chunks of a window in order. Raises InputError, and ReadingStoppedError soon after a request to end."""
+        """Yield a window's chunks in order. Raises InputError, and ReadingStoppedError soon after a stop request."""
         chunks = deque(self._chunker.chunks(seen.hosts, seen.since_ms, seen.until_ms))
         series = {host.name: host.series for host in seen.hosts}
         asked: deque[tuple[Chunk, Future[ReadChunk]]] = deque()
@@ -270,9 +273,10 @@ class SiteReader:
         return ReadChunk(chunk, tuple(rows), own)
 
     def _find_paces(self, chunk: Chunk, samples: Samples) -> None:
-        """Find the paces of targets. A known pace stays where this shows nothing: values did not change, or the target has just begun.
+        """Find the paces of targets.
 
-        Targets that have just begun are examined again with the next window.
+        A known pace stays where this shows nothing: values did not change, or the target has just begun. Targets that
+        have just begun are examined again with the next window.
         """
         began: dict[str, int] = {}
         for series, first_ms in samples.frame.group_by("series").agg(pl.col("time_ms").min()).iter_rows():
@@ -288,7 +292,7 @@ class SiteReader:
 
 
 def _parts_at_once(parts: Iterable[Samples], since_ms: int) -> tuple[list[Samples], bool]:
-    """Return as many of the parts, in order of time, as memory allows, with some after `since_ms`; and whether these are all."""
+    """Return as many parts, by time, as memory allows, some of them after `since_ms`; and whether these are all."""
     taken, number = [], 0
     for part in parts:
         taken.append(part)

@@ -1,4 +1,4 @@
-"""The output of `fallow import prometheus --check`: exporters found, the columns that they fill, and what is missing."""
+"""Output of `fallow import prometheus --check`: exporters found, the columns that they fill, and what is missing."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class Missing:
 
 @dataclass(frozen=True)
 class Recognised:
-    """The exporters and metrics of a server; `not_understood` are metrics that look like a GPU's and their number of series."""
+    """A server's exporters and metrics; `not_understood`: metrics that look like a GPU's, with a series count."""
 
     exporters: tuple[FoundExporter, ...]
     gpus: int
@@ -275,7 +275,7 @@ def _found_exporter(exporter: Exporter, seen: _Seen) -> FoundExporter:
 
 
 def _columns_by_gpu(seen: dict[str, _Seen]) -> dict[_Unit, set[str]]:
-    """Return the columns of each GPU from all exporters; a MIG instance also has its card's, which is then not a GPU itself."""
+    """Return each GPU's columns from all exporters; a MIG instance also has its card's, and the card is left out."""
     columns_of: dict[_Unit, set[str]] = defaultdict(set)
     cards: dict[_Unit, _Unit] = {}
     for each in seen.values():

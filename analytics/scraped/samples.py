@@ -1,4 +1,4 @@
-"""Raw samples of some series in a window, in the form that every way of reading a metrics server returns, and selectors of series."""
+"""Raw samples of series in a window, in the form that all readers of a metrics server return; selectors of series."""
 
 from __future__ import annotations
 

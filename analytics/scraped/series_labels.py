@@ -39,8 +39,8 @@ def target_of(labels: Labels) -> tuple[str, ...]:
 def mapped_series(labels: Sequence[Labels], exporters: Sequence[Exporter]) -> list[MappedSeries | None]:
     """Return one entry for each series, in order; None: no exporter has such a metric.
 
-    Exporters share names: a site's own mapping counts first, then an exporter whose signature is among the target's metrics, then
-    the exporter that can use most of the target's metrics.
+    Exporters share names: a site's own mapping counts first, then an exporter whose signature is among the target's
+    metrics, then the exporter that can use most of the target's metrics.
     """
     by_name = defaultdict[str, list[Exporter]](list)
     for exporter in exporters:
@@ -83,7 +83,7 @@ _RENAMED = "exported_"
 """The prefix of a page's label that a Prometheus server sets itself (honor_labels off)."""
 
 _PORT = re.compile(r"(?:^([^:\[\]]+)|^\[([^\]]+)\]):[\w-]+$")
-"""`gn007:9400`, `[fd00::7]:9400`, and the name of a port (`gn007:metrics`), as Google's managed Prometheus writes it."""
+"""`gn007:9400`, `[fd00::7]:9400`, and with a port's name, as by Google's managed Prometheus: `gn007:metrics`."""
 
 
 _EVERY_HOST = ("localhost", "127.0.0.1")
@@ -93,7 +93,8 @@ _EVERY_HOST = ("localhost", "127.0.0.1")
 class GpuLabels:
     """The GPU of a series; texts are empty where no label states them.
 
-    `uuid` is that of the MIG instance where a label has it, else of the card; `mig_instance` is the id of the GPU instance.
+    `uuid` is that of the MIG instance where a label has it, else of the card; `mig_instance` is the id of the GPU
+    instance.
     """
 
     uuid: str
@@ -117,7 +118,8 @@ def gpu_of(labels: Labels, exporter: Exporter) -> GpuLabels:
 def host_of(labels: Labels, exporter: Exporter) -> str:
     """Return the host of a series: a label of the exporter's, else the scraped address without its port.
 
-    A label that names the exporter's own pod does not count: it changes with every restart. Every host calls itself localhost.
+    A label that names the exporter's own pod does not count: it changes with every restart. Every host calls itself
+    localhost.
     """
     named = [labels.get(name, "") for name in exporter.host]
     stated = [each for each in named if is_stated(each) and not _is_own_pod(each, exporter)]
@@ -138,12 +140,12 @@ def address_host(instance: str) -> str:
 
 
 def renaming_targets(labels: Sequence[Labels]) -> frozenset[tuple[str, ...]]:
-    """Return targets whose labels the server renamed: their plain `pod`, `namespace` and `container` are of the exporter itself."""
+    """Return targets with renamed labels: their plain `pod`, `namespace` and `container` are the exporter's own."""
     return frozenset(target_of(series) for series in labels if any(name.startswith(_RENAMED) for name in series))
 
 
 def user_of(labels: Labels, exporter: Exporter, renaming: frozenset[tuple[str, ...]]) -> dict[str, str]:
-    """Return the user of a series' GPU, by USERS; a missing name is left out, an empty dict means that no user is named."""
+    """Return the user of a series' GPU, by USERS, without missing names; an empty dict means that no user is named."""
     renamed = target_of(labels) in renaming
     found = {word: first_label(labels, _usable_names(names, renamed=renamed)) for word, names in exporter.user}
     if _is_own_pod(found.get("pod", ""), exporter):
@@ -156,7 +158,7 @@ def _is_own_pod(name: str, exporter: Exporter) -> bool:
 
 
 def _usable_names(names: tuple[str, ...], *, renamed: bool) -> tuple[str, ...]:
-    """Return the usable labels. Where the server renames, a plain label counts only if it has no renamed form among the names."""
+    """Return the usable labels; if the server renames, without a plain label whose renamed form is among the names."""
     if not renamed:
         return names
     return tuple(name for name in names if f"{_RENAMED}{name}" not in names)

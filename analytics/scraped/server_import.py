@@ -1,4 +1,4 @@
-"""`fallow import prometheus`: a metrics server's GPU samples into the lake, window after window, checked before anything is published."""
+"""`fallow import prometheus`: import a metrics server's GPU samples by windows, checked before any is published."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ _ALL_HOSTS = "import"
 def judged(hosts: Sequence[Imported], now_ms: int, *, own_mapping: bool) -> tuple[str, ...]:
     """Return sentences on doubtful values, the first few; `now_ms` is the server's time.
 
-    Values of all hosts are judged together, and only where a site's own mapping declares their units, because resting cards look
-    odd. Raises InputError for impossible values, with their probable unit.
+    Values of all hosts are judged together, and only where a site's own mapping declares their units, because resting
+    cards look odd. Raises InputError for impossible values, with their probable unit.
     """
     # a host may have 56 MIG instances, and their values are not a card's
     cards = [each.gpu.filter(~pl.col("gpu").str.starts_with(MIG_PREFIX)) for each in hosts]
@@ -163,7 +163,7 @@ class ServerImport:
         self._unsaid = ""
 
     def run(self) -> ScrapedImport:
-        """Return the result. Raises InputError and LakeError, after which the lake is whole and the same import continues from there."""
+        """Return the result. After InputError or LakeError the lake is whole, and the same import continues there."""
         wish = self._wish
         self._unsaid = self._discovery_line()
         work = WindowWork(wish.source, wish.server, wish.reader, self._writer, self._ask_about_doubts, self._add_chunk)
@@ -198,7 +198,7 @@ class ServerImport:
         return wish.since_ms, wish.since_ms
 
     def _discovery_line(self) -> str:
-        """Return a line on the discovered metrics. Raises InputError where the server has no metric that fallow knows."""
+        """Return a line on the discovered metrics. Raises InputError if the server has no metric that fallow knows."""
         wish, server = self._wish, self._wish.server
         place = f"{server.name} at {wish.source.address.url}"
         names = wish.reader.names(wish.since_ms, wish.until_ms)
@@ -214,7 +214,7 @@ class ServerImport:
         )
 
     def _ask_about_doubts(self, hosts: Sequence[Imported]) -> None:
-        """Show the discovery and ask about doubts before the first rows are published; later doubts are reported at the end."""
+        """Show the discovery; ask about doubts before the first rows are published; report later doubts at the end."""
         if self._unsaid:
             say(self._unsaid)
             self._unsaid = ""
@@ -258,7 +258,7 @@ class ImportPrometheus:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Import a window. Raises InputError, UsageError and LakeError, after which the lake is whole and the same import continues."""
+    """Import a window. Raises UsageError. After InputError or LakeError the lake is whole; the same import goes on."""
     settings = server_settings(args)
     source, pseudonyms = ScrapedSource.of(settings), pseudonyms_of(args, settings)
     with source.connect() as server, SiteReader(server, source) as reader:
@@ -294,7 +294,7 @@ def _check(args: argparse.Namespace, source: ScrapedSource, reader: SiteReader, 
 
 
 def _read_values(reader: SiteReader, since_ms: int, until_ms: int) -> ReadValues | None:
-    """Return the verdicts over the first chunk of samples: enough of a large site's. None where the server refuses them."""
+    """Return the verdicts over the first chunk of samples, enough for a large site; None if the server refuses them."""
     gpus, contradictory = 0, ContradictoryTimes()
     try:
         with closing(reader.read(reader.look(since_ms, until_ms))) as chunks:

@@ -25,7 +25,7 @@ def open_pages(
     metrics: Callable[[], ExposedSamples],
     health: Callable[[], tuple[int, dict[str, object]]],
 ) -> None:
-    """Serve the pages at follow.listen, where it is set, until `opened` ends. Many threads call `metrics` and `health`."""
+    """Serve the pages at follow.listen, if it is set, until `opened` ends. Many threads call `metrics` and `health`."""
     if not settings.text("follow.listen"):
         return
     address = parse_listen(settings.text("follow.listen"), "follow.listen")

@@ -1,4 +1,4 @@
-"""Rows of `serving` from scraped series of inference servers: one per server, model, GPU and two scrapes after each other.
+"""Rows of `serving` from scraped series of inference servers: one per server, model, GPU and two adjacent scrapes.
 
 Which metric fills which column is data in `fallow.serving_engines`, the same as for the agent's own scrapes.
 """
@@ -91,14 +91,17 @@ class InferenceServer:
 
 @dataclass(frozen=True)
 class ServedModels:
-    """`rows` has columns of `serving` and `server`, an index into `servers`; `time` is in milliseconds, hosts and GPUs are not yet known."""
+    """`rows` has columns of `serving`, and `server`, an index into `servers`.
+
+    `time` is in milliseconds; hosts and GPUs are not yet known.
+    """
 
     servers: tuple[InferenceServer, ...]
     rows: pl.DataFrame
 
 
 def served_models(samples: Samples, since_ms: int, until_ms: int) -> ServedModels:
-    """Return a row per server, model and scrape from `since_ms` up to `until_ms`; a row describes the time since the scrape before.
+    """Return a row per server, model and scrape from `since_ms` up to `until_ms`, on the time since the last scrape.
 
     A server that several jobs or replicas of a metrics server scrape counts once, by the one with the most samples.
     A counter below its value before has restarted at 0, and a series that appears between two scrapes began at 0.
@@ -129,7 +132,7 @@ def served_models(samples: Samples, since_ms: int, until_ms: int) -> ServedModel
 
 
 def _levels(once: pl.DataFrame) -> pl.DataFrame:
-    """Return by column the sum or mean over a model's series at a scrape; null where a series is unknown or the result is impossible."""
+    """Return by column a model's sum or mean over series at a scrape; null for unknown series or impossible results."""
     divisors = once.filter("is_divisor").select("server", "model", "column", "key", "time_ms", over="value")
     values = once.filter(~pl.col("is_divisor"))
     known = values.join(divisors, on=["server", "model", "column", "key", "time_ms"], how="left", nulls_equal=True)
@@ -142,7 +145,7 @@ def _levels(once: pl.DataFrame) -> pl.DataFrame:
 
 
 def _rises(once: pl.DataFrame, scrapes: pl.DataFrame) -> pl.DataFrame:
-    """Return by column what the counters rose since the scrape before; the ratio of two rises for a column with a divisor."""
+    """Return by column the counters' rise since the scrape before; with a divisor, the ratio of two rises."""
     first_ms = scrapes.group_by("server").agg(first_ms=pl.col("time_ms").min())
     known = once.sort(*_SERIES, "time_ms").join(first_ms, on="server", maintain_order="left")
     begins = (pl.int_range(pl.len()).over(_SERIES) == 0) & (pl.col("time_ms") > pl.col("first_ms"))
@@ -200,7 +203,11 @@ def _meanings(labels: Sequence[Labels]) -> tuple[tuple[InferenceServer, ...], pl
 
 
 def _roles(engine: Engine, labels: Labels) -> Iterator[tuple[EngineMetric, int, bool, bool, tuple[str, ...]]]:
-    """Yield the columns that a series fills, with the rank of its metric, whether it is the divisor, whether it has one, and labels that do not distinguish it."""
+    """Yield the columns that a series fills, with its role.
+
+    The role is the rank of its metric, whether it is the divisor, whether it has one, and labels that do not
+    distinguish it.
+    """
     name = labels.get("__name__", "").removesuffix(TOTAL)
     for quantity in engine.quantities:
         for rank, source in enumerate(quantity.sources):

@@ -1,4 +1,4 @@
-"""Shared parts of `import` and `follow`: flags, the server, the exporters, and the interval that is already in the lake."""
+"""Shared parts of `import` and `follow`: flags, server, exporters, and the interval that is already in the lake."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class ReadingJournal:
         self.path = path
 
     def read(self) -> tuple[ReadSpan, ...]:
-        """Return the intervals that were read, in order; nothing without a readable journal, after which that work is repeated."""
+        """Return the intervals that were read, in order; empty without a readable journal: they are then read again."""
         try:
             found = json.loads(self.path.read_text(encoding="utf-8"))
             return tuple(ReadSpan(int(since_ms), int(until_ms)) for since_ms, until_ms in found["read"])
@@ -163,7 +163,7 @@ class ScrapedSource:
         return MetricsServer.connect(self.address, self.limits)
 
     def journal(self, lake: Lake) -> ReadingJournal:
-        """Return the journal. The lake counts by its id, so a new lake in the same place has another journal. Raises LakeError."""
+        """Return the journal, by the lake's id: a new lake in the same place has another journal. Raises LakeError."""
         marker = read_marker(lake.store) if lake.store.exists() else None
         mapping = f"{self.mapping}@{self.cluster}" if self.cluster else self.mapping
         key = digest(self.address.url, self.match, mapping, marker.id if marker else lake.root)

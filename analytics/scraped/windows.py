@@ -1,4 +1,4 @@
-"""One window of one server into one lake: the step that `import` repeats day after day, and `follow` every few minutes."""
+"""One window of one server into one lake: the step that `import` repeats by day, and `follow` every few minutes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _MOST = 2_000_000
 
 
 def kube_samples(server: MetricsServer, match: str, since_ms: int, until_ms: int, cluster: str = "") -> Samples | None:
-    """Return the samples from which allocations are made, nodes named with the label `cluster`; None where the server has none of these series. Raises InputError."""
+    """Return the samples that show allocations; None if the server has none of these series.
+
+    Nodes are named with the label `cluster`. Raises InputError.
+    """
     if not server.names(SeriesSelection(frozenset(KUBE_METRICS), match=match).text, since_ms, until_ms):
         return None
     selectors = kube_selectors(match)
@@ -72,7 +75,7 @@ class WindowWork:
     """Receives each chunk that is in the lake."""
 
     def run(self, since_ms: int, until_ms: int) -> SeenWindow:
-        """Read and write a window. Raises InputError from the server and LakeError from the lake, after which the lake is whole."""
+        """Read and write a window. Raises InputError (server) and LakeError (lake), after which the lake is whole."""
         self.writer.begin_window()
         seen = self.reader.look(since_ms, until_ms)
         given: list[Given] = []

@@ -1,4 +1,4 @@
-"""`fallow follow otlp`: receives the metrics that OpenTelemetry collectors push, until it is stopped, and reports its own status."""
+"""`fallow follow otlp`: receives metrics that OpenTelemetry collectors push, and reports its own status."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class ReceiverStatus:
         return found
 
     def health(self) -> tuple[int, dict[str, object]]:
-        """Return 503 where nothing was tried for a while and a restart may help; an unreachable lake is reported but is not a failure."""
+        """Return 503 if nothing was tried for a while and a restart may help; an unreachable lake is only reported."""
         state = self.state
         content: dict[str, object] = {
             "status": "failing" if state.trouble else "ok",
@@ -107,7 +107,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Return after SIGTERM or Ctrl-C. Raises UsageError, SpoolError, LakeError and FallowError where it cannot start."""
+    """Return after SIGTERM or Ctrl-C. Raises UsageError, SpoolError, LakeError and FallowError if it cannot start."""
     settings = _settings(args)
     lake = Lake.at(settings.require("lake.path", "--lake"))
     require_marker(lake)

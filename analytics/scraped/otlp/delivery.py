@@ -1,4 +1,4 @@
-"""Moves data from the spool into the lake: one file after the other, each with the file before it; tried again where the lake is away."""
+"""Moves data from the spool into the lake, file by file, each with the one before; retries if the lake is away."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from fallow.lake_init import require_marker
 from fallow.pseudonyms import Pseudonyms
 
 ONE_PUSH_MS = 500
-"""Instruments of one collection are read one after the other, each with its own time; no source collects twice a second."""
+"""Instruments of a collection are read one by one, each with its own time; no source collects twice a second."""
 
 KEPT_MS = DAY_MS
 """A restarted process may have other attributes: without this limit its old sums would stay for ever."""
@@ -53,8 +53,8 @@ class DeltaSum:
 def climbed(points: Iterable[Point], sums: dict[SeriesKey, DeltaSum]) -> Iterator[Point]:
     """Yield the points, each delta replaced by the sum up to it, and bring `sums` up to date.
 
-    A delta that arrives after newer ones of its series is of no use to a sum that has a time, and is left out. A delta more than
-    KEPT_MS after them begins a new sum, so the old one need not be kept.
+    A delta that arrives after newer ones of its series is of no use to a sum that has a time, and is left out. A delta
+    more than KEPT_MS after them begins a new sum, so the old one need not be kept.
     """
     deltas = []
     for point in points:
@@ -138,8 +138,9 @@ _AHEAD = 8
 class SpoolDelivery:
     """Writes the spool into the lake, and deletes its files once they are in the lake.
 
-    The newest delivered file stays until the next one is delivered. Its samples show how often a source pushes, the counter
-    values before, and the start of a push that continues in the next file, after a restart too. Delivering twice is harmless.
+    The newest delivered file stays until the next one is delivered. Its samples show how often a source pushes, the
+    counter values before, and the start of a push that continues in the next file, after a restart too. Delivering
+    twice is harmless.
     """
 
     def __init__(self, spool: RequestSpool, exporters: Sequence[Exporter], writer: LakeWriter) -> None:
@@ -154,7 +155,7 @@ class SpoolDelivery:
     def run(self, now_ms: int, totals: ReadTotals) -> None:
         """Deliver the files, and add to the totals.
 
-        Raises LakeError, after which undelivered data is still in the spool. Raises SpoolError for a file that had to be set aside.
+        Raises LakeError: undelivered data is then still in the spool. Raises SpoolError for a file that was set aside.
         """
         self._writer.totals = totals
         segments = self._spool.rotate()
@@ -172,7 +173,7 @@ class SpoolDelivery:
                 raise SpoolError(what, f"it is set aside as {kept}: please report this") from error
 
     def _first_paces(self, segments: Sequence[Path], now_ms: int) -> Mapping[Source, Pace] | None:
-        """Return how often the sources of the very first file push, also by the files after it; None where a second push must show it."""
+        """Return how often the first file's sources push, by later files too; None if a second push must show it."""
         found = window_samples(climbed(chain.from_iterable(map(_read, segments)), {})).samples
         if found.frame.is_empty():
             return {}

@@ -98,9 +98,10 @@ _OLDEST_MS = 31 * DAY_MS
 
 @dataclass(frozen=True)
 class Point:
-    """One number of a series. `value` is None where the series ended; `start_ms` is the start of a sum, 0 where the series is not a sum.
+    """One number of a series.
 
-    For a sum that `is_delta`, the value covers only the time since `start_ms`.
+    `value` is None where the series ended. `start_ms` is the start of a sum, 0 for other series. For a sum that
+    `is_delta`, the value covers only the time since `start_ms`.
     """
 
     labels: Labels
@@ -112,7 +113,7 @@ class Point:
 
 @dataclass
 class Sorted:
-    """The useful part of a request: `request` holds nothing else; `points` is their number, `rejected` counts wrong ones by reason."""
+    """`request`: the useful part of a request; `points`: its size; `rejected`: number of wrong points by reason."""
 
     request: ExportMetricsServiceRequest
     points: int = 0

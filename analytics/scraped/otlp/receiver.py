@@ -1,4 +1,4 @@
-"""The OTLP/HTTP server: receives metrics at /v1/metrics, plain or gzip, within a size limit, and answers when they are on disk."""
+"""The OTLP/HTTP server: receives metrics at /v1/metrics, plain or gzip, within a size limit; answers once stored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ByteStream(Protocol):
 
 
 def read_body(stream: ByteStream, headers: Mapping[str, str], most_bytes: int) -> bytes:
-    """Return the unpacked body; `headers` by name in lower case. Raises RequestError, and OSError where the sender is gone."""
+    """Return the unpacked body; `headers` have lower-case names. Raises RequestError, OSError if the sender left."""
     if (coding := headers.get("transfer-encoding")) is not None:
         if coding.lower() != "chunked" or "content-length" in headers:
             # RFC 9112, section 6.1: a proxy in front may see another end of the body
@@ -113,7 +113,7 @@ def _size_error(most_bytes: int) -> RequestError:
 PATH = "/v1/metrics"
 RETRY_AFTER_S = 30
 BOUNDS = ConnectionBounds(connections=16, per_address=12, head_s=10, body_s=30, answer_s=30, slow_s=10)
-"""Few connections at a time, because a body takes memory. A gateway pushes for a whole site, so one address may have most, never all."""
+"""Few at a time, as a body takes memory. A gateway pushes for a whole site: one address may have most, never all."""
 
 _NO_ROOM = "there is no room for more until the lake takes rows again"
 """The message has no path of the spool, because any sender may read it."""
@@ -153,7 +153,7 @@ class Intake:
     """Names whose points are rejected, and why."""
     tally: IntakeTally = field(default_factory=IntakeTally)
     turn: threading.Lock = field(default_factory=threading.Lock)
-    """One body is read at a time: as messages it takes up to fifty times its size, and threads would only take turns."""
+    """One body is read at a time: as messages it takes up to 50 times its size, and threads would only take turns."""
 
     def take(self, body: bytes, content_type: str) -> bytes:
         """Keep the useful points and return the answer. Raises RequestError."""

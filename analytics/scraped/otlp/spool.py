@@ -1,7 +1,7 @@
 """Received data that is not in the lake yet: files to which a request is appended before it is answered.
 
-A frame is its length and CRC-32 (little endian, 4 bytes each) and the bytes. A frame that a crash truncated was never answered, so
-its sender still has it.
+A frame is its length and CRC-32 (little endian, 4 bytes each) and the bytes. A frame that a crash truncated was never
+answered, so its sender still has it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RequestSpool:
         return self._bytes
 
     def append(self, payload: bytes) -> None:
-        """Keep a request: it is on the disk when this returns. Raises SpoolFullError, and SpoolError where the disk fails."""
+        """Keep a request; it is on disk on return. Raises SpoolFullError, and SpoolError if the disk fails."""
         frame = _HEAD.pack(len(payload), zlib.crc32(payload)) + payload
         with self._lock:
             if self._bytes + len(frame) > self._max_bytes:
@@ -173,7 +173,7 @@ def _write_error(folder: Path, error: OSError) -> SpoolError:
 
 
 def frames(segment: Path) -> Iterator[bytes]:
-    """Yield the requests of a file, up to the first incomplete or damaged request. Raises SpoolError if the file cannot be read."""
+    """Yield a file's requests, up to the first incomplete or damaged one. Raises SpoolError if it cannot be read."""
     try:
         with segment.open("rb") as file:
             while len(head := file.read(_HEAD.size)) == _HEAD.size:

@@ -30,10 +30,11 @@ COUNTERS = (
 
 
 def lake_columns(exporter: Exporter, known: list[str], table: str) -> dict[str, pl.Expr]:
-    """Return the columns of a table that metrics of the exporter fill; `known` are the metrics that were read, by position.
+    """Return the columns of a table that metrics of the exporter fill; `known`: the metrics that were read (positions).
 
-    The expressions are over a frame of unit, time_ms, interval_ms, average_coverage, scrape_coverage and the metrics. Of the metrics of one
-    column the first with a value counts; a column without a metric of its own is the sum of others.
+    The expressions are over a frame of unit, time_ms, interval_ms, average_coverage, scrape_coverage and the metrics.
+    Of the metrics of one column the first with a value counts; a column without a metric of its own is the sum of
+    others.
     """
     filling = defaultdict[str, list[tuple[MappedMetric, pl.Expr]]](list)
     for position, metric in enumerate(exporter.metrics):
@@ -111,7 +112,8 @@ _ROW = ("unit", "gpu", "host", "source", "time_ms", "interval_ms", "ended")
 class UnitCodes:
     """The units by their code: hosts, GPUs and sources as codes into their names. A host has the GPU -1.
 
-    Of several sources of one GPU, the source with the lower code comes first: by the order of the exporters, then by name.
+    Of several sources of one GPU, the source with the lower code comes first: by the order of the exporters, then by
+    name.
     """
 
     units: tuple[ScrapedUnit, ...]
@@ -151,12 +153,15 @@ def _codes(names: tuple[object, ...], values: list[str] | list[Source]) -> Ints:
 
 @dataclass(frozen=True)
 class ExporterRows:
-    """Rows of one exporter. `gpus` and `hosts` have codes (unit, gpu, host, source), time_ms, interval_ms, ended and lake columns."""
+    """Rows of one exporter.
+
+    `gpus` and `hosts` have codes (unit, gpu, host, source), time_ms, interval_ms, ended and lake columns.
+    """
 
     exporter: Exporter
     paces: Paces
     gpus: pl.DataFrame
-    """Also columns of `device` behind DEVICE_PREFIX, of users behind GIVEN_PREFIX, and `code`, that of the newest XID."""
+    """Also columns of `device` behind DEVICE_PREFIX, of users behind GIVEN_PREFIX, and `code` of the newest XID."""
     hosts: pl.DataFrame
     repeated: pl.DataFrame
     """host and len: the number of rows from scrapes that showed the reading of the one before."""
@@ -165,7 +170,7 @@ class ExporterRows:
 def exporter_rows(
     read: MetricFrame, codes: UnitCodes, known: Mapping[Source, Pace], collect_ms: int | None
 ) -> ExporterRows:
-    """Return the rows; `known` are paces of sources, `collect_ms` is how often the exporter reads, where a setting states it."""
+    """Return the rows; `known`: paces of sources; `collect_ms`: how often the exporter reads, None if not set."""
     unit = read.frame["unit"].to_numpy()
     frame = read.frame.with_columns(gpu=codes.gpu[unit], host=codes.host[unit], source=codes.source[unit])
     metrics = [name for name in read.frame.columns if name.isdigit()]
@@ -199,9 +204,10 @@ def _without_repeats(frame: pl.DataFrame, scrapes: pl.DataFrame, paces: Paces) -
 
 
 def _of_sources(paces: Paces, codes: UnitCodes) -> pl.DataFrame:
-    """Return the interval of each source, and its share that averages cover: over the exporter's interval, and since the last scrape.
+    """Return each source's interval, and the shares of it that averages cover: source, interval_ms, the coverages.
 
-    Where several servers scrape one page, each scrape restarts the means of the others.
+    `average_coverage` is for averages over the exporter's interval, `scrape_coverage` for averages since the last
+    scrape. Where several servers scrape one page, each scrape restarts the means of the others.
     """
     pages = Counter(source[:_PAGE] for source in codes.sources)
     alone = {code: 1.0 if pages[codes.sources[code][:_PAGE]] == 1 else None for code in paces.by_source}

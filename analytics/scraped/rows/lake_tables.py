@@ -24,7 +24,7 @@ _TYPES = polars_schema(DEVICE)
 
 
 def device_facts(labels: Sequence[Labels], found: ScrapedUnits, samples: SampleArrays) -> pl.DataFrame:
-    """Return the labels' facts about each GPU (gpu, since_ms, columns of `device`), a row from each series that changes them."""
+    """Return labels' facts on GPUs (gpu, since_ms, columns of `device`), a row from each series that changes them."""
     units = tuple(found.units)
     words = {
         name: [label for _, known in exporter.device for label in known] + list(exporter.index)
@@ -68,7 +68,10 @@ def _series_facts(labels: Labels, unit: ScrapedUnit, exporter: Exporter) -> Iter
 
 
 def device_rows(gpus: pl.DataFrame, facts: pl.DataFrame) -> pl.DataFrame:
-    """Return rows of `device` and their `host`, from rows of GPUs (host, gpu, time_ms, columns behind DEVICE_PREFIX) and facts."""
+    """Return rows of `device` and their `host`.
+
+    `gpus` has host, gpu, time_ms and columns behind DEVICE_PREFIX; `facts` are from `device_facts`.
+    """
     measured = [name for name in gpus.columns if name.startswith(DEVICE_PREFIX)]
     days = gpus.group_by("host", "gpu", day=pl.col("time_ms") // DAY_MS).agg(
         pl.col("time_ms").min(), *(pl.col(name).drop_nulls().last() for name in measured)
@@ -88,9 +91,10 @@ _LARGEST_CODE = 2**31 - 1
 
 
 def xid_events(gpus: pl.DataFrame, settings: RowSettings) -> pl.DataFrame:
-    """Return rows of `event` in the window and their `host`, from rows of GPUs by GPU and time (host, gpu, time_ms, code).
+    """Return rows of `event` in the window, and their `host`.
 
-    A number that was present in a GPU's first row came at an unknown time, and a repeated number looks like one.
+    `gpus` are rows of GPUs, by GPU and time (host, gpu, time_ms, code). A number that was present in a GPU's first row
+    came at an unknown time, and a repeated number looks like one.
     """
     if "code" not in gpus.columns:
         return pl.DataFrame(schema={"host": pl.String, **polars_schema(EVENT)})
@@ -171,7 +175,7 @@ def users_by_label(found: ScrapedUnits, codes: UnitCodes, samples: SampleArrays,
 
 
 def users_by_value(gpus: pl.DataFrame, codes: UnitCodes) -> pl.DataFrame:
-    """Return the same for metrics whose value names the user, in columns of rows of GPUs behind GIVEN_PREFIX; 0 means no user."""
+    """Return the same for metrics whose value names the user, in GIVEN_PREFIX columns of GPU rows; 0 means no user."""
     named = [name for name in gpus.columns if name.startswith(GIVEN_PREFIX)]
     words = [
         pl.when(pl.col(name) > 0).then(pl.col(name).cast(pl.Int64, strict=False).cast(pl.String)) for name in named
@@ -192,7 +196,7 @@ def users_by_value(gpus: pl.DataFrame, codes: UnitCodes) -> pl.DataFrame:
 
 
 def _segments(key: Ints, ended: Mask, interval_ms: Ints, who: Sequence[Who]) -> pl.DataFrame:
-    """Return unbroken runs of samples of one user: an ended series breaks one, and so do three intervals without a sample."""
+    """Return unbroken runs of samples of one user: a series' end or three intervals without a sample break a run."""
     if not (key[1:] > key[:-1]).all():
         order = np.argsort(key, kind="stable")
         key, ended, interval_ms = key[order], ended[order], interval_ms[order]

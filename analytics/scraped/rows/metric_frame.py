@@ -1,4 +1,4 @@
-"""The unit of each series, and the samples of one exporter side by side: a row for each unit and scrape, a column for each metric.
+"""The unit of each series, and one exporter's samples side by side: a row per unit and scrape, a column per metric.
 
 All series of one scrape have one timestamp, so unit and time identify the samples that belong together.
 """
@@ -53,7 +53,7 @@ _OF_THE_CARD = frozenset(
 """Columns that a MIG instance does not have: a series of an instance repeats the value of its whole GPU."""
 
 _LONGEST_HOST = 200
-"""Bytes of a host's name in a path of the lake, whose folders may have 255: an unwritable name would delay all others."""
+"""Most bytes of a host's name in the lake's paths, whose folders may have 255: an unwritable name delays all others."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def _can_be_kept(host: str) -> bool:
 
 
 def source_of(labels: Labels, exporter: Exporter, host: str) -> Source:
-    """Return the source of a series: its exporter, target and host, and the replica of the metrics server that scraped it.
+    """Return the source of a series: exporter, target, host, and the replica of the metrics server that scraped it.
 
     The host is included because some sites give all targets the same instance label.
     """
@@ -151,7 +151,7 @@ def source_of(labels: Labels, exporter: Exporter, host: str) -> Source:
 def _unit(
     labels: Labels, exporter: Exporter, gpu: GpuLabels, host: str, uuids: Mapping[tuple[str, str], str]
 ) -> ScrapedUnit:
-    """Return the unit. A MIG instance without a UUID label is named as drivers before 470 named it: by its GPU and its number there."""
+    """Return the unit. A MIG instance without a UUID label is named by GPU and number, as drivers before 470 did."""
     source = source_of(labels, exporter, host)
     is_instance = bool(gpu.mig_instance or gpu.parent)
     card = (gpu.parent if is_instance else gpu.uuid) or uuids.get((host, gpu.index), gpu.index)
@@ -187,7 +187,7 @@ def _parts(
 
 
 def _described_unit(unit: ScrapedUnit, metric: MappedMetric) -> ScrapedUnit | None:
-    """Return the unit that the metric describes: the series' own, its whole GPU, or its host; None where it names no GPU."""
+    """Return the unit that the metric describes: the series' own, its whole GPU, or its host; None without a GPU."""
     if metric.table == "host":
         return ScrapedUnit(unit.source, unit.host, "")
     if not unit.gpu:
@@ -212,7 +212,7 @@ def keys_of(code: Ints, time_ms: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class SampleArrays:
-    """Samples as arrays; those of series `n` lie from `first[n]` up to `first[n + 1]`. NaN where there was no value or a series ended."""
+    """Samples as arrays: series `n` lies from `first[n]` up to `first[n + 1]`. NaN: no value, or the series ended."""
 
     first: Ints
     time_ms: Ints
@@ -243,9 +243,10 @@ class RefusedSamples:
 
 @dataclass(frozen=True)
 class MetricFrame:
-    """`frame` has unit, time_ms, ended (a series ended at that moment and no other value came) and the metrics by position.
+    """Samples of one exporter side by side, sorted by unit and time, each once.
 
-    Sorted by unit and time, each once.
+    `frame` has unit, time_ms, ended (a series ended at that moment and no other value came) and the metrics by
+    position.
     """
 
     exporter: Exporter
@@ -315,10 +316,11 @@ class _Read:
         return self._of_the_card(metric, key, values, np.repeat(np.array([part.held for part in parts]), counts))
 
     def _of_the_card(self, metric: MappedMetric, key: Ints, values: Floats, held: Mask) -> tuple[Ints, Floats]:
-        """Return one value per key. A card that several pods share occurs once for each of them, and may occur once for itself.
+        """Return one value per key, the largest if there are several.
 
-        A series without a user is the card's, and those beside it are of the pods alone (dcgm-exporter,
-        --kubernetes-virtual-gpus); without such a series they are copies of the card's value.
+        A card that several pods share occurs once for each of them, and may occur once for itself. A series without a
+        user is the card's, and those beside it are of the pods alone (dcgm-exporter, --kubernetes-virtual-gpus);
+        without such a series they are copies of the card's value.
         """
         order = np.lexsort((held, key))
         key, values, held = key[order], values[order], held[order]
@@ -344,7 +346,7 @@ def _good_counts(good: Mask, counts: Ints) -> Ints:
 
 
 def _summed_values(metric: MappedMetric, key: Ints, values: Floats, part: Ints, per: Ints) -> tuple[Ints, Floats]:
-    """Return the sum of the parts of each key, where it has as many as its unit ever has; for a `count` their number."""
+    """Return the sum of each key's parts, where it has as many as its unit ever has; for a `count` their number."""
     found = pl.DataFrame({"key": key, "part": part, "per": per, "value": values})
     once = found.group_by("key", "part", "per").agg(pl.col("value").max())
     number = pl.col("per").n_unique()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 Source = tuple[str, ...]
-"""One page as one server scraped it: the exporter's name, cluster, job, instance, host, and the labels of a server's replicas."""
+"""One page as one server scraped it: exporter, cluster, job, instance, host, and the labels of a server's replicas."""
 
 INSTANCE = 3
 """The position of the instance in a source."""
@@ -16,8 +16,8 @@ INSTANCE = 3
 class Pace:
     """The distance between scrapes of a source, and between the exporter's reads of the driver.
 
-    `collect_ms` is None where no setting states how often the exporter reads and the values do not show it. `fresh`: the values
-    show that every scrape had a new reading.
+    `collect_ms` is None where no setting states how often the exporter reads and the values do not show it. `fresh`:
+    the values show that every scrape had a new reading.
     """
 
     scrape_ms: int
@@ -29,8 +29,8 @@ class Pace:
 class RowSettings:
     """Rows are returned for moments from `since_ms` up to `until_ms`, exclusive; samples around them give the context.
 
-    `collect_ms` is how often the exporters read the driver, where a setting states it. `paces` of sources that were examined
-    before override what the samples show: a few samples show nothing.
+    `collect_ms` is how often the exporters read the driver, where a setting states it. `paces` of sources that were
+    examined before override what the samples show: a few samples show nothing.
     """
 
     since_ms: int

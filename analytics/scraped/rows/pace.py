@@ -1,7 +1,7 @@
 """How often a source was scraped and read the driver, and which scrapes only repeat the reading of the one before.
 
-An exporter such as dcgm-exporter reads once in its collect interval, and its page repeats that reading until the next one. Two
-scrapes of one reading are one reading: the row of the first covers both.
+An exporter such as dcgm-exporter reads once in its collect interval, and its page repeats that reading until the next
+one. Two scrapes of one reading are one reading: the row of the first covers both.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _WHOLE = 0.9
 
 _ENOUGH_RUNS = 20
 _FRESH, _SLOWER = 1.2, 1.4
-"""Multiple of the step between scrapes: readings shown for less come with every scrape, those shown for longer do not."""
+"""In steps between scrapes: readings shown for less come with every scrape, those shown for longer do not."""
 
 _SOON = 0.1
-"""Share of the readings that are followed by another one in the next scrape: a slow exporter has few, by scrapes that come early."""
+"""Share of the readings that the next scrape replaces: a slow exporter has few, because of scrapes that come early."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,10 @@ class Paces:
         return max(pace.scrape_ms, collect_ms)
 
     def average_coverage(self, source: int) -> float | None:
-        """Return the share of its row that an average over the exporter's collect interval covers; None where it is unknown or not all.
+        """Return the share of its row that an average over the exporter's collect interval covers, or None.
 
-        An average of half a row at 0 shows as little of the other half as a reading does: without a coverage it is a point sample.
+        None if it is unknown or not all: an average of half a row at 0 shows as little of the other half as a reading
+        does. Without a coverage it is a point sample.
         """
         pace = self.by_source[source]
         if pace.collect_ms is None or self.is_refuted(source):
@@ -72,9 +73,9 @@ def assumed_collect_ms(exporter: Exporter) -> int | None:
 
 
 def scrapes_of(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the scrapes of each source in order (source, time_ms), and whether a row of them `changed`; `rows` are by unit and time.
+    """Return the scrapes of each source in order: source, time_ms, changed, step_ms; `rows` are by unit and time.
 
-    `step_ms` is the time since the unit's row before, null for its first.
+    `changed`: whether a row of the scrape changed. `step_ms`: the time since the unit's row before, null for its first.
     """
     seen_rows = rows.filter(~pl.col("ended")).with_columns(
         step_ms=pl.when(pl.col("unit") == pl.col("unit").shift(1)).then(pl.col("time_ms").diff())
@@ -112,16 +113,17 @@ def snapped(ms: float) -> int:
 
 
 def _steps(scrapes: pl.DataFrame) -> dict[int, int]:
-    """Return the usual step between scrapes of each source that has two; of two steps the shorter one, because the other is a gap."""
+    """Return each source's usual step between scrapes, if it has two; the shorter of two, as the other is a gap."""
     usual = scrapes.group_by("source").agg(pl.col("step_ms").quantile(0.5, "lower")).drop_nulls()
     return {code: snapped(ms) for code, ms in usual.iter_rows()}
 
 
 def _shown_times(scrapes: pl.DataFrame, steps: Mapping[int, int]) -> dict[int, tuple[int | None, bool]]:
-    """Return how long a source showed each reading, where that is longer than a scrape, and whether every scrape shows a new one.
+    """Return how long each source showed a reading, if longer than a scrape, and whether every scrape shows a new one.
 
-    A slow exporter shows all readings for equally long, give or take a scrape. Where values stay equal by themselves, as for cards
-    at rest, some are shown for much longer than others; if two adjacent scrapes still show new values, the exporter is not slow.
+    A slow exporter shows all readings for equally long, give or take a scrape. Where values stay equal by themselves,
+    as for cards at rest, some are shown for much longer than others; if two adjacent scrapes still show new values, the
+    exporter is not slow.
     """
     step = pl.col("source").replace_strict(steps, default=DEFAULT_SCRAPE_MS, return_dtype=pl.Int64)
     shown = pl.col("time_ms").diff().over("source")
@@ -145,8 +147,8 @@ def _shown_times(scrapes: pl.DataFrame, steps: Mapping[int, int]) -> dict[int, t
 def new_readings(scrapes: pl.DataFrame, found: Paces) -> pl.DataFrame:
     """Return the scrapes (source, time_ms) that show another reading than the one kept before.
 
-    Of values that stay equal, one scrape counts in each slot of the clock of the exporter's interval. Readers that start at another
-    moment, with some intervals before it, therefore keep the same scrapes.
+    Of values that stay equal, one scrape counts in each slot of the clock of the exporter's interval. Readers that
+    start at another moment, with some intervals before it, therefore keep the same scrapes.
     """
     codes = scrapes["source"].unique()
     pace = pl.DataFrame(

@@ -1,4 +1,7 @@
-"""GPUs of two clusters, or two GPUs at one position, on one host at one moment: two hosts share a name, as where one server scrapes several clusters."""
+"""Hosts that share a name: one host has GPUs of two clusters, or two GPUs at one position, at one moment.
+
+This happens, for example, where one server scrapes several clusters.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ from fallow.errors import InputError
 
 _CLUSTERS = (
     "cluster", "cluster_name", "cluster_id", "clusterName", "k8s_cluster_name", "k8s.cluster.name", "k8s_cluster",
-    "kubernetes_cluster", "kube_cluster", "exported_cluster", "datacenter", "dc", "region", "site", "environment", "env",
+    "kubernetes_cluster", "kube_cluster", "exported_cluster",
+    "datacenter", "dc", "region", "site", "environment", "env",
 )  # fmt: skip
 """Labels that name a cluster, the usual first: hosts of one name that differ in one of them are two hosts."""
 _OF_TARGETS = (*(name for name in _CLUSTERS if "cluster" in name.lower()), "datacenter", "dc")
@@ -27,7 +31,7 @@ _Seen = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class SharedPosition:
-    """Two GPUs at one position; `label` is the one in which their series differ, empty where none does. Without `index`, of two clusters."""
+    """Two GPUs at one position; without `index`, of two clusters. `label`: one in which they differ, else empty."""
 
     host: str
     gpus: tuple[str, str]
@@ -91,7 +95,7 @@ def _shared_positions(labels: Sequence[Labels], found: ScrapedUnits, samples: Sa
 
 
 def _shared_hosts(labels: Sequence[Labels], found: ScrapedUnits, samples: SampleArrays) -> Iterator[SharedPosition]:
-    """Yield hosts on which one exporter has GPUs of two clusters at one time, and none of both: replicas see the same GPUs."""
+    """Yield hosts where one exporter has GPUs of two clusters at once, none in both: replicas see the same GPUs."""
     units = tuple(found.units)
     at = defaultdict[tuple[str, str, str], dict[str, dict[str, _Seen]]](lambda: defaultdict(dict))
     for series, code in found.unit_of.items():

@@ -1,4 +1,4 @@
-"""`host_rows`: from raw samples to rows of the lake, for any number of hosts at once, with an account of all other samples."""
+"""`host_rows`: from raw samples to the lake's rows, for any number of hosts, with an account of all other samples."""
 
 from __future__ import annotations
 
@@ -123,9 +123,9 @@ ENDED = "released"
 
 
 def host_rows(samples: Samples, exporters: Sequence[Exporter], settings: RowSettings) -> list[Imported]:
-    """Return the rows of each host that the samples name, by host. Raises InputError where one name is of hosts of two clusters.
+    """Return the rows of each host that the samples name. Raises InputError if one name is of hosts of two clusters.
 
-    What rows claim, and what happens to samples without a row, is in docs/prometheus.md, "What a scraped series can say".
+    What rows claim, and what becomes of samples without a row: docs/prometheus.md, "What a scraped series can say".
     """
     found = scraped_units(samples.labels, exporters)
     arrays = SampleArrays.of(samples.frame, len(samples.labels))
@@ -156,7 +156,7 @@ def host_rows(samples: Samples, exporters: Sequence[Exporter], settings: RowSett
 def find_source_paces(
     samples: Samples, exporters: Sequence[Exporter], collect_ms: int | None = None
 ) -> dict[Source, Pace]:
-    """Return the pace of each source, for `RowSettings.paces`: from some hundred samples of each, so that a few later ones suffice."""
+    """Return the pace of each source for `RowSettings.paces`, by hundreds of samples, so that later a few suffice."""
     found = scraped_units(samples.labels, exporters)
     codes = UnitCodes.of(found, exporters)
     settings = RowSettings(0, 0, collect_ms)
@@ -220,7 +220,10 @@ def _given_segments(segments: list[pl.DataFrame], chosen: ChosenRows, codes: Uni
 
 
 def _open_segments(given: pl.DataFrame, live_rows: pl.DataFrame, settings: RowSettings) -> pl.DataFrame:
-    """Return the segments without those that had ended before the GPU's last sample before the window: they belong to the window before."""
+    """Return the segments, except those that ended before the GPU's last sample before the window.
+
+    These belong to the window before.
+    """
     before = (
         live_rows.filter(pl.col("time_ms") < settings.since_ms).group_by("host", "gpu").agg(last_ms=pl.max("time_ms"))
     )

@@ -1,7 +1,7 @@
-"""Several sources of one GPU: replicas of a server, two exporters, or the same GPU under two host names. One counts at a time.
+"""Several sources of a GPU: server replicas, two exporters, or one GPU under two host names. One counts at a time.
 
-Values are never averaged. The rows of the first source count. Rows of the next source count only where the first is silent, and
-its columns only where the first has none of them at all.
+Values are never averaged. The rows of the first source count. Rows of the next source count only where the first is
+silent, and its columns only where the first has none of them at all.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _ranked_rows(shared: pl.DataFrame) -> pl.DataFrame:
 
 
 def _rows_with_nearest(rows: pl.DataFrame, other: pl.DataFrame, columns: dict[str, str]) -> pl.DataFrame:
-    """Return the rows with the nearest row of the other source: its time as `there_ms` and some of its columns by other names."""
+    """Return the rows with the other source's nearest row: its time as `there_ms`, and some columns by other names."""
     there = other.filter(~pl.col("ended")).select(
         "gpu", "time_ms", pl.col("time_ms").alias("there_ms"), **{new: pl.col(name) for name, new in columns.items()}
     )
@@ -90,7 +90,10 @@ def _rows_alone(more: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
 
 
 def _rows_with_columns_of(more: pl.DataFrame, kept: pl.DataFrame) -> pl.DataFrame:
-    """Return the kept rows with the other source's columns of which their GPU has nothing; each of its rows goes to one of theirs."""
+    """Return the kept rows, filled with the other source's columns of which their GPU has nothing.
+
+    Each row of the other source fills at most one kept row.
+    """
     names = [
         name for name in more.columns if name not in (*_BY_SOURCE, "rank") and more[name].null_count() < more.height
     ]

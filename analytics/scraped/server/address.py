@@ -62,7 +62,7 @@ class ServerAddress:
 
     @classmethod
     def of(cls, config: Config, environment: Mapping[str, str] = os.environ) -> Self:
-        """Return the address from the settings `prometheus.*`. Raises UsageError without a URL, ConfigError for unusable files."""
+        """Return the address of settings `prometheus.*`. Raises UsageError without a URL, ConfigError for bad files."""
         user, token_file = config.text("prometheus.user"), config.text("prometheus.token_file")
         password_file = config.text("prometheus.password_file")
         password = environment.get(PASSWORD_VARIABLE, "").strip()

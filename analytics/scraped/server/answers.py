@@ -1,4 +1,4 @@
-"""A server's answers: the data in their JSON, or one sentence with a remedy where the answer is not the expected one."""
+"""A server's answers: the data in their JSON, or one sentence with a remedy where an answer is unexpected."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class HttpAnswer:
 
     @property
     def is_error(self) -> bool:
-        """Return whether its status or, behind a proxy that makes 200 of every status, its own words report an error."""
+        """Return whether the status reports an error, or the content, as some proxies make every status 200."""
         if not 200 <= self.status < 300:
             return True
         if len(self.body) > _LONGEST_ERROR or self.body[:1] != b"{":
@@ -187,7 +187,7 @@ def _server_words(answer: HttpAnswer, address: ServerAddress) -> str:
 
 
 def api_data(body: bytes, address: ServerAddress, tell: Callable[[str], None]) -> Any:
-    """Return the content of an answer; its warnings go to `tell`. Raises InputError for a truncated, partial or unexpected answer."""
+    """Return an answer's content; warnings go to `tell`. Raises InputError if truncated, partial or unexpected."""
     try:
         content = json_content(body)
     except orjson.JSONDecodeError as error:
@@ -204,9 +204,9 @@ def api_data(body: bytes, address: ServerAddress, tell: Callable[[str], None]) -
 
 
 def json_content(body: bytes) -> Any:
-    """Return the JSON content. VictoriaMetrics passes on labels that are not UTF-8: invalid bytes become U+FFFD, as in Prometheus.
+    """Return the JSON content. Raises orjson.JSONDecodeError.
 
-    Raises orjson.JSONDecodeError.
+    VictoriaMetrics passes on labels that are not UTF-8: invalid bytes become U+FFFD, as in Prometheus.
     """
     try:
         return orjson.loads(body)

@@ -1,4 +1,4 @@
-"""A considerate connection to a metrics server: kept connections, a limited rate, bounded answers, and retries for a busy server."""
+"""A considerate connection to a metrics server: kept open, limited in rate, with bounded answers, and retries."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ServerLimits:
     concurrency: int = 4
     rate: float = 20.0
     attempts: int = 6
-    """Attempts of one request with a busy server or a broken connection: about a minute with the pauses between them."""
+    """Attempts of one request if the server is busy or the connection broken: about a minute with the pauses."""
 
     connect_s: float = 10.0
     silence_s: float = 60.0
@@ -62,7 +62,7 @@ class ServerLimits:
     """Longest time for a whole answer, even if its bytes arrive steadily."""
 
     answer_bytes: int = 32 * 2**20
-    """Unpacked size. Half a million samples as JSON are 15 MB, and the labels of 10,000 series in Kubernetes another 7."""
+    """Unpacked size. Half a million samples as JSON are 15 MB, labels of 10,000 series in Kubernetes another 7 MB."""
 
     series_bytes: int = 192 * 2**20
     """Unpacked size of a list of series."""

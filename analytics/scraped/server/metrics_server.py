@@ -36,9 +36,10 @@ ADDS_NO_LABELS = ("Grafana Mimir", "Cortex")
 
 
 def _first_answer(connection: ServerConnection, clock: Clock) -> tuple[HttpAnswer, int | None]:
-    """Return the answer to a number, which every server of this family knows, and how far its clock is ahead, to about a second.
+    """Return the answer to a number, and how many milliseconds the server's clock is ahead, to about a second.
 
-    Raises InputError where no metrics server answers.
+    Every server of this family answers such a query. The offset is None if the server does not state its time. Raises
+    InputError where no metrics server answers.
     """
     before_ms = clock.now_ms()
     answer = connection.post("/api/v1/query", b"query=1", FORM)
@@ -52,7 +53,7 @@ def _first_answer(connection: ServerConnection, clock: Clock) -> tuple[HttpAnswe
 
 
 def _name(connection: ServerConnection, first: HttpAnswer) -> str:
-    """Return the server's name. VictoriaMetrics names a version of Prometheus as its build, so its header counts more."""
+    """Return the server's name. VictoriaMetrics reports a Prometheus build, so its header counts more."""
     if "x-server-hostname" in first.headers:
         return VICTORIA
     build = _build(connection)
@@ -74,7 +75,7 @@ def _build(connection: ServerConnection) -> dict[str, object]:
 
 
 def _offset_ms(answer: HttpAnswer, our_ms: int) -> int | None:
-    """Return the clock offset. The Date header has whole seconds: half a second more is as often too much as too little."""
+    """Return the clock offset (ms). The Date header has whole seconds, so half a second is added."""
     try:
         server_s = parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
     except ValueError:
@@ -90,12 +91,14 @@ _STRIDE = 8
 
 
 class PieceLength:
-    """The length of a request in time, learnt from earlier ones: counting first would make the server decode everything twice."""
+    """The length of a request in time, learnt from earlier ones: to count first, the server would decode all twice."""
 
     def __init__(self, most_samples: int) -> None:
         self.ms = _FIRST_MS
         self.is_settled = False
-        """Whether the last request had a certain size: after empty ones the next may be far too large, so one is sent at a time."""
+        """Whether the last request had a certain size. After empty ones the next may be far too large, so requests are
+        sent one at a time.
+        """
         self._most_samples = most_samples
 
     def learn(self, length_ms: int, samples: int) -> None:
@@ -117,7 +120,7 @@ def in_pieces(
     pool: Executor,
     ahead: int,
 ) -> Iterator[Samples]:
-    """Yield `read` over adjacent intervals, in order of time, without empty ones; an interval refused for its size is halved.
+    """Yield `read` over adjacent intervals, by time, without empty ones; an interval refused for its size is halved.
 
     Raises OversizedAnswerError where a second is refused.
     """
@@ -219,7 +222,7 @@ class MetricsServer:
         return tuple(self._told)
 
     def clock_offset_ms(self) -> int | None:
-        """Return how far the server's clock is ahead of ours, to about a second; None where it does not state its time."""
+        """Return how far the server's clock is ahead of ours, to about a second; None if it does not state its time."""
         return self._clock_offset_ms
 
     def measured_offset_ms(self) -> int | None:
@@ -230,7 +233,7 @@ class MetricsServer:
     def series(self, selector: str, since_ms: int, until_ms: int) -> list[Labels]:
         """Return the series that may have samples in the window: servers answer by the block or the day.
 
-        Raises OversizedAnswerError for more than `limits.most_series`, InputError for one with more than `limits.most_labels`.
+        Raises OversizedAnswerError for over `limits.most_series`, InputError for one with over `limits.most_labels`.
         """
         limits = self._connection.limits
         window = {"start": seconds(since_ms), "end": seconds(until_ms - 1), "limit": str(limits.most_series + 1)}
@@ -256,10 +259,11 @@ class MetricsServer:
         return [str(each) for each in self._api(f"/api/v1/label/__name__/values?{question}", None) or ()]
 
     def samples(self, selector: str, since_ms: int, until_ms: int) -> Iterator[Samples]:
-        """Yield raw samples with since_ms <= time < until_ms, each once, in order of time, in parts of about `limits.piece_samples`.
+        """Yield raw samples with since_ms <= time < until_ms, in parts of about `limits.piece_samples`.
 
-        Every answer repeats the labels: ask for some ten thousand series at a time. A few parts are requested ahead,
-        so read from few iterators at a time. Samples that the server holds twice (two replicas write one series) come twice.
+        Samples come once each, in order of time. Every answer repeats the labels: ask for some ten thousand series at a
+        time. A few parts are requested ahead, so read from few iterators at a time. Samples that the server holds twice
+        (two replicas write one series) come twice.
         """
         ahead = self._connection.limits.concurrency
         read = partial(self._read, selector)

@@ -81,15 +81,18 @@ def checked_labels(labels: Labels, most: int) -> Labels:
 
 
 RAW = {"dedup": "true", "partial_response": "false", "max_source_resolution": "0s", "deny_partial_response": "1"}
-"""Thanos: one replica's samples, all stores or an error, and no down-sampled blocks; the last for VictoriaMetrics. Others ignore these."""
+"""Thanos: one replica's samples, all stores or an error, and no down-sampled blocks; the last is for VictoriaMetrics.
+Other servers ignore these.
+"""
 
 
 class RangeVectors:
     """`SELECTOR[length]` at a moment.
 
-    From Prometheus 3 on the range excludes its beginning, before that it includes it. The range therefore begins a millisecond early, and
-    samples outside the window are dropped here. Prometheus removes staleness markers from range vectors: the end of a series
-    shows only as a gap. VictoriaMetrics leaves them in, as NaN, and keeps no other NaN (`nan_is_stale`).
+    From Prometheus 3 on the range excludes its beginning, before that it includes it. The range therefore begins a
+    millisecond early, and samples outside the window are dropped here. Prometheus removes staleness markers from range
+    vectors: the end of a series shows only as a gap. VictoriaMetrics leaves them in, as NaN, and keeps no other NaN
+    (`nan_is_stale`).
     """
 
     way = "range vectors"
@@ -177,7 +180,10 @@ class ExportLines:
 
 
 def _content(line: bytes) -> Any:
-    """Return the JSON content. Older versions write infinities as +Inf, and a line's first staleness marker as NaN, which is not JSON."""
+    """Return the JSON content.
+
+    Older versions write infinities as +Inf, and a line's first staleness marker as NaN, which is not JSON.
+    """
     try:
         return json_content(line)
     except orjson.JSONDecodeError:
@@ -206,8 +212,9 @@ _MESSAGES: dict[str, tuple[tuple[str, int, int, int, str], ...]] = {
     "QueryResult": (("timeseries", 1, _MANY, _MESSAGE, "TimeSeries"),),
     "ReadResponse": (("results", 1, _MANY, _MESSAGE, "QueryResult"),),
 }
-"""Name, number, whether there are many, type and message of each field. An enum travels as an integer. Labels are the bytes
-that were pushed to the server: as texts, a label that is not UTF-8 would make the whole answer unreadable."""
+"""Name, number, whether there are many, type and message of each field. An enum travels as an integer. Labels are the
+bytes that were pushed to the server: as texts, a label that is not UTF-8 would make the whole answer unreadable.
+"""
 
 
 def _classes() -> dict[str, Any]:
@@ -303,7 +310,7 @@ _KINDS = {"=": 0, "!=": 1, "=~": 2, "!~": 3}
 
 
 class RemoteRead:
-    """`/api/v1/read`, answered with samples. It has both staleness markers and an exporter's NaN, and distinguishes them.
+    """`/api/v1/read`, answered with samples. It has staleness markers and an exporter's NaN, and distinguishes them.
 
     `added` are the labels that the server adds for others (its external labels): they are removed, as in its API.
     """
@@ -363,7 +370,10 @@ def _read_request(selector: str, since_ms: int, until_ms: int, added: frozenset[
 
 
 def _kept_matcher(matcher: LabelMatcher, added: frozenset[str]) -> dict[str, object]:
-    """Return a matcher that Prometheus keeps. It drops an `=` with an empty value, or with the value of its external label, but not a regex."""
+    """Return a matcher that Prometheus keeps.
+
+    It drops an `=` with an empty value, or with the value of its external label, but not a regex.
+    """
     kind, value = matcher.kind, matcher.value
     if kind == "=" and (not value or matcher.name in added):
         kind, value = "=~", re.escape(value)

@@ -1,1 +1,1 @@
-"""The users of the GPUs on a metrics server: from labels of samples and from kube-state-metrics to allocations and requests."""
+"""The users of the GPUs on a metrics server: from sample labels and kube-state-metrics to allocations and requests."""

@@ -1,7 +1,7 @@
-"""Allocations and requests of one window of scraped history: from labels of samples, and from kube-state-metrics where a site has it.
+"""Allocations and requests of one window of scraped history: from sample labels, and kube-state-metrics if present.
 
-Windows of a host come in the order of time, each with the open runs of the one before. A run is therefore one allocation over all
-windows, and only its new part goes to the lake.
+Windows of a host come in the order of time, each with the open runs of the one before. A run is therefore one
+allocation over all windows, and only its new part goes to the lake.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from fallow.schema import ALLOCATION, GPU, REQUEST
 
 @dataclass(frozen=True)
 class OpenAllocations:
-    """Open runs after a window: `runs` that labels name (RUN_SCHEMA), `pods` (POD_SCHEMA), and `waiting` ones (WAITING_SCHEMA)."""
+    """Open runs after a window: named by labels (RUN_SCHEMA), `pods` (POD_SCHEMA), `waiting` (WAITING_SCHEMA)."""
 
     runs: pl.DataFrame
     pods: pl.DataFrame
@@ -54,7 +54,7 @@ class OpenAllocations:
 
     @classmethod
     def of(cls, lake: Lake) -> OpenAllocations:
-        """Return the open runs that an earlier process left in the lake; agents end their own. Raises LakeError and its kinds."""
+        """Return the open runs of an earlier process in the lake; agents end their own. Raises LakeError."""
         rows = _scraped_allocations(lake)
         # accounting ends the runs that it reported
         is_ours = (pl.col("scheduler") == "kubernetes") | (
@@ -79,8 +79,8 @@ def allocations_of(
 ) -> WindowAllocations:
     """Return what a window, which ends at `as_of_ms`, adds to the known allocations.
 
-    `given` are the users on all hosts or on some. `kube` are samples of KUBE_METRICS, None where they were not requested: one every few
-    minutes is enough. `before` are the open runs of the earlier windows.
+    `given` are the users on all hosts or on some. `kube` are samples of KUBE_METRICS, None where they were not
+    requested: one every few minutes is enough. `before` are the open runs of the earlier windows.
     """
     runs = label_runs(given, before.runs, as_of_ms)
     tables = None if kube is None else KubeTables.of(kube)
@@ -141,7 +141,10 @@ def _known_pods(rows: pl.DataFrame, pods: pl.DataFrame | None) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class LaterSamples:
-    """`runs` (RUN_KEY, `began`, `end_there`) that continued after `since_ms` in the lake before the import that ends there."""
+    """The lake's runs that continue after `since_ms`, as they are before the import that ends there.
+
+    `runs` has RUN_KEY, `began` and `end_there`.
+    """
 
     lake: Lake
     since_ms: int
@@ -157,7 +160,8 @@ class LaterSamples:
     def ends(self, runs: pl.DataFrame) -> tuple[Given, pl.DataFrame]:
         """Return the import's open runs (RUN_SCHEMA) of which the lake has a later sample, and the data that ends them.
 
-        Users that the next sample of a GPU names belong to the run that the lake has then; the others had left by then. Raises LakeError.
+        Users that the next sample of a GPU names belong to the run that the lake has then; the others had left by then.
+        Raises LakeError.
         """
         before = runs.filter(pl.col("time") < self.since_ms)
         met = before.join(self._next_looks(set(before["host"])), on=["host", "gpu"])
@@ -184,7 +188,7 @@ class LaterSamples:
         return given, ended.select(runs.columns)
 
     def _next_looks(self, hosts: set[str]) -> pl.DataFrame:
-        """Return the first scraped sample (`next_ms`) of each GPU of the hosts (host, gpu) in the day after the import."""
+        """Return the first scraped sample of each GPU of the hosts in the day after the import: host, gpu, next_ms."""
         dates = {utc_day(self.since_ms), utc_day(self.since_ms + DAY_MS)}
         files = _scraped_files(self.lake.files(GPU.name, hosts=hosts, dates=dates)) if hosts else []
         at = pl.col("time") + pl.col("offset_ms").fill_null(0)

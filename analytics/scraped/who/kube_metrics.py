@@ -1,7 +1,7 @@
 """The series of kube-state-metrics and of Kueue about pods with GPUs, as tables, and the figures of queues and quotas.
 
-Names and labels are those of kube-state-metrics v2 (docs/metrics of github.com/kubernetes/kube-state-metrics) and of Kueue's
-docs (kueue.sigs.k8s.io/docs/reference/metrics).
+Names and labels are those of kube-state-metrics v2 (docs/metrics of github.com/kubernetes/kube-state-metrics) and of
+Kueue's docs (kueue.sigs.k8s.io/docs/reference/metrics).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _EXPORTED = "exported_"
 
 
 def kube_selectors(matchers: str = "") -> tuple[str, ...]:
-    """Return selectors for all of KUBE_METRICS, as few as their matchers allow; `matchers` (`cluster="a"`) are added to each."""
+    """Return selectors for all of KUBE_METRICS, as few as possible; `matchers` (`cluster="a"`) are added to each."""
     names: dict[str, list[str]] = {}
     for name, own in KUBE_METRICS.items():
         names.setdefault(own, []).append(name)
@@ -69,10 +69,10 @@ def kube_selectors(matchers: str = "") -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class KubeTables:
-    """The series of a window by name, one row each with the wanted labels (null where absent) and figures of its samples.
+    """A window's series by name, a row each with the wanted labels (null where absent) and figures of its samples.
 
-    Every table has `first_ms` and `last_ms`, the series' first and last sample, `value`, the last one, and `one_first_ms` and
-    `one_last_ms`, when it was 1.
+    Every table has `first_ms` and `last_ms`, the series' first and last sample, `value`, the last one, and
+    `one_first_ms` and `one_last_ms`, when it was 1.
     """
 
     series: Mapping[str, Sequence[int]]

@@ -1,7 +1,7 @@
-"""The users named on GPUs in a window, and the runs of pods and Slurm jobs that follow, with the open runs of the window before.
+"""Users named on GPUs in a window, and the runs of pods and Slurm jobs, with the open runs of the window before.
 
-A missing label shows that its user left only where the GPU was sampled since. A segment therefore continues over a gap without
-samples, and ends where the GPU's next sample does not name the user.
+A missing label shows that its user left only where the GPU was sampled since. A segment therefore continues over a gap
+without samples, and ends where the GPU's next sample does not name the user.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ SEGMENT_SCHEMA: dict[str, pl.DataType] = {
 }
 """Columns of `Given.segments`, one row per GPU, user and unbroken segment.
 
-`until_ms` is the last sample that named the user plus one interval of the GPU's, or the GPU's next sample where that came
-sooner: if the user left, it left in that time. `next_ms` is the GPU's next sample after the segment, null where the window has none.
+`until_ms` is the last sample that named the user plus one interval of the GPU's, or the GPU's next sample where that
+came sooner: if the user left, it left in that time. `next_ms` is the GPU's next sample after the segment, null where
+the window has none.
 """
 
 LOOKED_SCHEMA: dict[str, pl.DataType] = {"host": pl.String(), "gpu": pl.String(), "first_ms": pl.Int64()}
@@ -40,7 +41,7 @@ _NAMES = ("namespace", "pod", "slurm_job", "user")
 
 @dataclass(frozen=True)
 class Given:
-    """`segments` has SEGMENT_SCHEMA; `looked` the first sample in the window of every GPU that has any, with LOOKED_SCHEMA."""
+    """`segments` has SEGMENT_SCHEMA; `looked`, each GPU's first sample in the window if it has any, LOOKED_SCHEMA."""
 
     segments: pl.DataFrame
     looked: pl.DataFrame
@@ -56,7 +57,7 @@ class Given:
 
     @classmethod
     def joined(cls, parts: Sequence[Given]) -> Given:
-        """Return the parts of one window joined, those of a GPU in order of time: the next part shows what follows a segment."""
+        """Return the parts of one window joined, by time for each GPU: the next part shows what follows a segment."""
         segments, looked = (
             pl.concat([frame.with_columns(part=pl.lit(number)) for number, frame in enumerate(frames)])
             for frames in ([each.segments for each in parts], [each.looked for each in parts])
@@ -96,15 +97,19 @@ def _of_host(rows: Imported) -> tuple[pl.DataFrame, pl.DataFrame]:
     ).join(looked, on="gpu", how="left")
     left = pl.min_horizontal("next_ms", pl.col("end_ms") + pl.col("interval_ms").fill_null(0))
     segments = met.with_columns(host=pl.lit(rows.host), until_ms=left).select(*SEGMENT_SCHEMA)
-    return segments.cast(SEGMENT_SCHEMA), looked.with_columns(host=pl.lit(rows.host)).select(*LOOKED_SCHEMA)  # type: ignore[arg-type]
+    return (
+        segments.cast(SEGMENT_SCHEMA),  # type: ignore[arg-type]
+        looked.with_columns(host=pl.lit(rows.host)).select(*LOOKED_SCHEMA),
+    )
 
 
 NEAR_MS = MINUTE_MS
-"""A user that is away for less did not leave, and GPUs that arrive within this time arrived together: exporters are scraped at
-different moments, and miss a user now and then."""
+"""A user that is away for less did not leave, and GPUs that arrive within this time arrived together: exporters are
+scraped at different moments, and sometimes miss a user.
+"""
 
 _SILENT_MS = DAY_MS
-"""A run on a GPU without samples for this long ended with its last sample, as in an agent's rows when a kubelet is silent."""
+"""A run on a GPU without samples for this long ended with its last sample, as in agents' rows for a silent kubelet."""
 
 RUN_KEY = ("scheduler", "allocation_id", "host", "gpu")
 RUN_SCHEMA: dict[str, pl.DataType] = {
@@ -113,8 +118,9 @@ RUN_SCHEMA: dict[str, pl.DataType] = {
     "until_ms": pl.Int64(),
     "reported": pl.Boolean(),
 }
-"""Columns of the runs that a window leaves open: `until_ms` is the end of their observation (null: not known), `reported` whether
-kube-state-metrics has reported them."""
+"""Columns of the runs that a window leaves open: `until_ms` is the end of their observation (null: not known),
+`reported` whether kube-state-metrics has reported them.
+"""
 
 _EVER = 2**62
 _NO_JOB = ("", "0", "-1")
@@ -126,15 +132,15 @@ class LabelRuns:
     rows: pl.DataFrame
     """RUN_KEY, `time`, `first_ms`, `until_ms`, `end`, `user`, `reported`, `is_new` and `is_begun`.
 
-    `first_ms` is when the window first names this GPU. A run with a null `end` continues. `is_new`: no earlier window has the run.
-    `is_begun`: the window has an earlier sample of the GPU without it.
+    `first_ms` is when the window first names this GPU. A run with a null `end` continues. `is_new`: no earlier window
+    has the run. `is_begun`: the window has an earlier sample of the GPU without it.
     """
     waiting: pl.DataFrame
     """Open runs on GPUs without a sample in this window, with RUN_SCHEMA."""
 
 
 def label_runs(given: Given, before: pl.DataFrame, as_of_ms: int) -> LabelRuns:
-    """Return the runs that the window observed or that ended in it; `before` has RUN_SCHEMA, and `as_of_ms` is the end of the window."""
+    """Return the runs that the window, up to `as_of_ms`, observed or that ended in it; `before` has RUN_SCHEMA."""
     seen = _continued_runs(_runs(_user_segments(named_users(given.segments))), given.looked, before)
     left = before.join(seen.filter(~pl.col("is_new")), on=RUN_KEY, how="anti").join(
         given.looked, on=["host", "gpu"], how="left"
@@ -156,7 +162,7 @@ def label_runs(given: Given, before: pl.DataFrame, as_of_ms: int) -> LabelRuns:
 
 
 def named_users(segments: pl.DataFrame) -> pl.DataFrame:
-    """Return the users with scheduler and allocation_id, without unnamed ones; in a pod that runs Slurm jobs the job is the user.
+    """Return the named users, with scheduler and allocation_id; in a pod that runs Slurm jobs the job is the user.
 
     A job on HOST@CLUSTER is CLUSTER/ID, as in Slurm's accounting: other clusters have jobs of that number.
     """
@@ -169,7 +175,7 @@ def named_users(segments: pl.DataFrame) -> pl.DataFrame:
 
 
 def without_id(segments: pl.DataFrame) -> int:
-    """Return the number of GPUs whose labels name a user, but neither a job nor a pod with its namespace: such a user has no id."""
+    """Return the number of GPUs whose labels name a user without an id: no job, and no pod with its namespace."""
     reported = pl.any_horizontal(
         (pl.col(name).str.strip_chars() != "").fill_null(value=False) for name in ("pod", "user")
     )
@@ -205,7 +211,8 @@ def _user_segments(users: pl.DataFrame) -> pl.DataFrame:
 def _runs(segments: pl.DataFrame) -> pl.DataFrame:
     """Return one row per run and GPU; all GPUs of a run have its start.
 
-    A job may begin on its hosts one after another. A pod that follows soon after it left, on a GPU that it did not have, is another pod of that name.
+    A job may begin on its hosts one after another. A pod that follows soon after it left, on a GPU that it did not
+    have, is another pod of that name.
     """
     user = ["scheduler", "allocation_id", "cluster"]
     ordered = segments.with_columns(cluster=CLUSTER).sort(*user, "first_ms", nulls_last=True)
@@ -223,7 +230,10 @@ def _runs(segments: pl.DataFrame) -> pl.DataFrame:
 
 
 def _merged_runs(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per run and GPU: a user that left a GPU between two windows may have come back while the run continued elsewhere."""
+    """Return one row per run and GPU.
+
+    A user that left a GPU between two windows may have come back while the run continued elsewhere.
+    """
     found = rows.group_by(*RUN_KEY, "time", maintain_order=True).agg(
         pl.col("first_ms").min(),
         pl.col("until_ms").max(),

@@ -1,4 +1,4 @@
-"""Pods with GPUs in kube-state-metrics, and their rows: pods that labels name, pods that no label names, and pods that wait."""
+"""Pods with GPUs in kube-state-metrics, and their rows: pods that labels name, unnamed pods, and pods that wait."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ _POD = ("namespace", "pod", "uid")
 _OVER = ("Succeeded", "Failed")
 _QUEUE, _PROJECTS = "label_kueue_x_k8s_io_queue_name", ("label_project", "label_app_kubernetes_io_part_of")
 _MISSED, _LEAST_STEP_MS = 3, MINUTE_MS
-"""Samples that a pod's series misses, while its target has others, before the pod counts as gone; and the least distance between these."""
+"""Samples that a pod's series misses, while its target has others, before the pod counts as gone; and the least
+distance between these.
+"""
 
 
 def pods_of(kube: KubeTables) -> pl.DataFrame:
     """Return one row per pod that asked for GPUs, times in milliseconds and null where they are not known.
 
-    namespace, pod, uid, node, gpus, gpu_model (a MIG profile), qos, owner (`Deployment/web`), created, submitted, placed, ended,
-    over_by_ms (the first sample in which it was over: an end is known only where an earlier sample showed it alive), is_over, state, reason, partition, project, time_limit_s, last_ms (its last sample) and
-    gone_ms (the last moment at which it may have existed; null unless its target has later samples of others).
+    namespace, pod, uid, node, gpus, gpu_model (a MIG profile), qos, owner (`Deployment/web`), created, submitted,
+    placed, ended, over_by_ms (the first sample in which it was over: an end is known only where an earlier sample
+    showed it alive), is_over, state, reason, partition, project, time_limit_s, last_ms (its last sample) and gone_ms
+    (the last moment at which it may have existed; null unless its target has later samples of others).
     """
     pods = _demands(kube).filter(~_is_left_out())
     for table in (_infos(kube), _owners(kube), _moments(kube), _phases(kube), _reasons(kube), _labels(kube)):
@@ -63,10 +66,10 @@ def left_out_notes(kube: KubeTables) -> tuple[str, ...]:
 
 
 def _demands(kube: KubeTables) -> pl.DataFrame:
-    """Return what the pods' containers ask for: the sum of containers that run together, or the largest init container if larger.
+    """Return the pods' requests: the sum of containers that run together, or the largest init container if larger.
 
-    `is_share`: its containers are limited to a part of their GPUs. All cores of a GPU are a whole GPU. `is_other`: it asks for GPUs of
-    another vendor.
+    `is_share`: its containers are limited to a part of their GPUs. All cores of a GPU are a whole GPU. `is_other`: it
+    asks for GPUs of another vendor.
     """
     at_once = _requested_counts(kube, "container").group_by(*_POD, "resource").agg(pl.col("count").sum())
     before = _requested_counts(kube, "init_container").group_by(*_POD, "resource").agg(pl.col("count").max())
@@ -93,7 +96,7 @@ _ALL_PCT = 100
 
 
 def _requested_counts(kube: KubeTables, kind: str) -> pl.DataFrame:
-    """Return the count of each container and resource; requests and limits of a GPU are equal wherever both are given."""
+    """Return the count of each container and resource; requests and limits of a GPU are equal if both are given."""
     tables = [
         kube.table(f"kube_pod_{kind}_resource_{which}", *_POD, "container", "resource")
         for which in ("limits", "requests")
@@ -124,7 +127,10 @@ def _infos(kube: KubeTables) -> pl.DataFrame:
 
 
 def _owners(kube: KubeTables) -> pl.DataFrame:
-    """Return `owner` and `job`: for a ReplicaSet's pod the Deployment, for a Job's pod the Job's controller; by controller references."""
+    """Return `owner` and `job` of pods, by controller references.
+
+    The owner of a ReplicaSet's pod is the Deployment, and the owner of a Job's pod is the Job's controller.
+    """
     own = _owner_table(kube, "kube_pod_owner", *_POD)
     sets = _owner_table(kube, "kube_replicaset_owner", "namespace", "replicaset").rename({"replicaset": "name"})
     jobs = _owner_table(kube, "kube_job_owner", "namespace", "job_name").rename({"job_name": "name"})
@@ -213,10 +219,11 @@ _AGAIN_MS = HOUR_MS
 
 
 def with_pods(rows: pl.DataFrame, pods: pl.DataFrame) -> pl.DataFrame:
-    """Return rows of kubernetes' runs (`allocation_id`, `host`, `gpu`, `time`, `first_ms`, `end`, `is_new`, `is_begun`, `reported`) with facts of their pods.
+    """Return rows of Kubernetes' runs with facts of their pods.
 
-    A new run begins when its pod was placed, and none lasts longer than its pod's containers ran: labels may name an ended pod
-    until its GPU is allocated again. Pods of one name, one after another, are separate runs.
+    `rows` have `allocation_id`, `host`, `gpu`, `time`, `first_ms`, `end`, `is_new`, `is_begun` and `reported`. A new
+    run begins when its pod was placed, and none lasts longer than its pod's containers ran: labels may name an ended
+    pod until its GPU is allocated again. Pods of one name, one after another, are separate runs.
     """
     placed = pods.drop_nulls("placed")
     facts = _facts(placed).with_columns(over_by=placed["over_by_ms"]).drop("host_gpu_count").sort("placed")
@@ -278,7 +285,7 @@ class PodRows:
 def unnamed_pods(
     pods: pl.DataFrame, named: pl.DataFrame, before: pl.DataFrame, hosts: KnownHosts, step_ms: int
 ) -> PodRows:
-    """Return pods that have GPUs and that no label names, by their number; `named` are the runs (allocation_id, time, end) of the others."""
+    """Return pods with GPUs that no label names, by number; `named`: runs (allocation_id, time, end) of the others."""
     has_end = ~pl.col("is_over") | pl.col("ended").is_not_null()
     placed = pods.filter(pl.col("placed").is_not_null() & pl.col("node").is_not_null() & has_end)
     facts = _facts(placed).with_columns(
@@ -298,7 +305,10 @@ def unnamed_pods(
 
 
 def _unnamed_pods(pods: pl.DataFrame, named: pl.DataFrame) -> pl.DataFrame:
-    """Return the pods (allocation_id, time, end) without those whose time has a label with their name: other pods of that name differ in time."""
+    """Return the pods (allocation_id, time, end), except those whose time has a label with their name.
+
+    Other pods of that name differ in time.
+    """
     numbered = pods.with_row_index("_pod")
     runs = named.select("allocation_id", named_from="time", named_until="end")
     met = numbered.join(runs, on="allocation_id").filter(

@@ -18,9 +18,9 @@ _ROW = ("server", "model", "time")
 
 
 def pod_allocations(lake: Lake, pods: Collection[str]) -> pl.DataFrame:
-    """Return the allocations of pods (`namespace/pod`): allocation_id, host, gpu (null where only a count is known), start, end.
+    """Return the allocations of pods (`namespace/pod`): allocation_id, gpu_host, gpu, start, end.
 
-    Raises LakeError.
+    `gpu` is null where only a count is known. Raises LakeError.
     """
     files = lake.files(ALLOCATION.name) if pods and lake.store.exists() else []
     columns = ("time", "gpu", "end", "allocation_id", "scheduler")
@@ -32,7 +32,7 @@ def pod_allocations(lake: Lake, pods: Collection[str]) -> pl.DataFrame:
 
 
 def placed_rows(found: ServedModels, allocations: pl.DataFrame, hosts: KnownHosts) -> pl.DataFrame:
-    """Return rows of `serving` with `host`, one per GPU of the server's pod; without a known GPU, one on the pod's node or address."""
+    """Return rows of `serving` with `host`, one per GPU of the server's pod; if unknown, one on its node or address."""
     servers = pl.DataFrame(
         [
             (
