@@ -1,4 +1,4 @@
-"""A simulated fleet for the demo and the tests: planned from a seed and written through the same lake code as real rows."""
+"""A simulated fleet for the demo and the tests, planned from a seed and written by the same lake code as real rows."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Behaviour:
     kept_ratio: float
     """Part of a row's level that belongs to the stay (1 = the same level throughout)."""
     bursty_ratio: float
-    """Share of the unused time inside a busy row that counts as zero samples: requests leave gaps, a training step hardly does."""
+    """Share of a busy row's unused time that counts as zero samples: requests leave gaps, training steps hardly any."""
     startup_s: float
     """Mean time before the first kernel."""
 
@@ -77,7 +77,7 @@ SERVING = Behaviour(
 """Inference services, after genai26."""
 
 QUIET_EVERY = 8
-"""One in this many serving pods gets hardly any requests (genai26: about 1 in 8 pods is at 0 for nine tenths of its life)."""
+"""One in this many serving pods gets hardly any requests (genai26: about 1 in 8 pods is at 0 for 90 % of its life)."""
 
 QUIET_IDLE_FACTOR = 6.3
 """Factor of the idle intervals of those pods."""
@@ -122,8 +122,8 @@ JOB_LENGTH = IntervalLengths(4.5 * 3600, 1.1, max_s=4 * 86_400.0, min_s=300.0)
 """Run time of a training job. Long jobs hold most of the GPU time, as on Acme."""
 
 JOB_GAP = IntervalLengths(0.46 * 3600, 1.0, max_s=86_400.0, min_s=60.0)
-"""Time until the next job in a training slot. About 27 % of training GPU time is free with this value (Acme's share of samples without
-memory in use).
+"""Time until the next job in a training slot. About 27 % of training GPU time is free with this value (Acme's share of
+samples without memory in use).
 """
 
 NIGHT_START_RATIO = 0.8
@@ -133,10 +133,10 @@ PART_UNUSED_RATIO = 0.03
 """Share of multi-GPU jobs that use only half of their GPUs."""
 
 TAIL_RATIO = 0.05
-"""Share of training jobs that finish and stay (an interactive shell left open): they hold their GPUs at 0 to their end."""
+"""Share of training jobs that finish and stay (an open interactive shell): they hold their GPUs at 0 to their end."""
 
 PROCESS_INTERVAL_MS = 300_000
-"""Interval of process lists while nothing changes. Every 30 s would need ten times the rows for the same information."""
+"""Interval of process lists without changes. Every 30 s would need ten times the rows for the same information."""
 
 
 def draw(intervals: IntervalLengths, rng: np.random.Generator, count: int) -> NDArray[np.float64]:

@@ -82,7 +82,7 @@ def _p98(mean: NDArray[np.float64], peak: NDArray[np.float64], above: NDArray[np
 
 @lru_cache(maxsize=256)
 def idle_time(stay: Stay) -> IdleTime:
-    """Return the times without a kernel: start-up, intervals drawn from the behaviour, and all time from `idle_from_ms`.
+    """Return the times without a kernel: start-up, intervals drawn from the behaviour, and all from `idle_from_ms` on.
 
     All GPUs of a stay share these times: the ranks of a job wait for each other.
     """
@@ -133,7 +133,7 @@ class _Draw:
 
 
 def _rows(knots: Knots, own_seed: list[int], kept: float, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-    """Return values with the knots as their distribution over all stays, where `kept` of the variance belongs to the stay."""
+    """Return values with the knots as their distribution over all stays; `kept` of the variance belongs to the stay."""
     own = np.random.default_rng(own_seed).standard_normal()
     normal = math.sqrt(kept) * own + math.sqrt(1.0 - kept) * rng.standard_normal(count)
     values: NDArray[np.float64] = np.interp(np.interp(normal, _NORMAL_X, _NORMAL_CDF), knots.at, knots.values)
@@ -156,8 +156,8 @@ def _whole_s(seconds: float) -> int:
 _GPU_IDLE, _SW_POWER_CAP = 0x1, 0x4  # nvmlClocksEventReasonGpuIdle, nvmlClocksEventReasonSwPowerCap
 _SW_THERMAL = 0x20  # nvmlClocksEventReasonSwThermalSlowdown
 _HOT_RISE, _HOT_FROM_C, _HOT_MAX_C, _HOT_CLOCK = 2.7, 83.0, 87.0, 0.78
-"""Factor of the temperature rise of a card without air, the temperature from which the driver throttles it, its highest temperature, and the
-remaining share of its clock.
+"""Factor of the temperature rise of a card without air, the temperature from which the driver throttles it, its highest
+temperature, and the remaining share of its clock.
 """
 
 

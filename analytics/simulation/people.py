@@ -1,4 +1,4 @@
-"""Files of a simulated site beside its lake: tables that people maintain by hand, and labels of what the fleet really did.
+"""Files of a simulated site beside its lake: tables that people maintain by hand, and true labels of the fleet.
 
 Labels come from the plan of the fleet and not from its rows. The plan knows the future: a GPU could be reclaimed if its
 user does not return to it within the horizon.
@@ -41,9 +41,10 @@ class TrueSpan:
 def labels_csv(fleet: SimulatedFleet, horizon_ms: int = WEEK_MS) -> str:
     """Return the true labels of a simulated fleet as CSV, with the columns COLUMNS.
 
-    The first rows give the state of every GPU over the whole period, and whether the GPU could be reclaimed. It could if its user
-    does not compute on it within `horizon_ms`; without a user, if no user does. The cell is empty for GPUs in use, and if
-    the horizon ends after the period. The last rows give the planted situations, with the rule that should find them.
+    The first rows give the state of every GPU over the whole period, and whether the GPU could be reclaimed. It could
+    if its user does not compute on it within `horizon_ms`; without a user, if no user does. The cell is empty for GPUs
+    in use, and if the horizon ends after the period. The last rows give the planted situations, with the rule that
+    should find them.
     """
     rows: list[tuple[object, ...]] = []
     plan = plan_fleet(fleet)
@@ -265,7 +266,7 @@ _GAP = (2, 3, 4)
 
 
 def intensity_csv(fleet: SimulatedFleet) -> str:
-    """Return grams of CO2 per kWh for every hour (UTC) of the fleet's days, as `plan.carbon` reads them; all of it is invented."""
+    """Return grams of CO2 per kWh for every hour (UTC) of the fleet's days, as `plan.carbon` reads them; invented."""
     hours = np.arange(fleet.days * 24)
     weather = np.repeat(np.random.default_rng(fleet.seed).normal(0.0, _WEATHER_G, fleet.days), 24)
     grams = _MEAN_G + weather - _NOON_G * _bump(hours, 12, 4.0) + _EVENING_G * _bump(hours, 19, 2.0)

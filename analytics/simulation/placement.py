@@ -121,7 +121,7 @@ class PlacementBoard:
         return self.fleet.since_ms + int(offset_ms // self.fleet.interval_ms) * self.fleet.interval_ms
 
     def take(self, pools: Iterable[str], counts: Iterable[int]) -> tuple[SimulatedHost, tuple[int, ...]] | None:
-        """Return the first block of the wanted sizes, largest first, that leaves at least half of its pool to ordinary work."""
+        """Return the first block of these sizes, in order, that leaves half of its pool or more to ordinary work."""
         named = [pool for pool in pools if any(host.pool.name == pool for host in self.hosts)]
         for count in counts:
             for pool in named or sorted({host.pool.name for host in self.hosts}):
@@ -137,7 +137,7 @@ class PlacementBoard:
         return None
 
     def stage(self, pool: str, count: int, span: tuple[int, int]) -> tuple[SimulatedHost, tuple[int, ...]] | None:
-        """Return GPUs of a host of the pool without a situation or scene in that time, from the host with the most such GPUs."""
+        """Return GPUs without a situation or scene in that time, of the host with the most of them; None if too few."""
         found: list[tuple[SimulatedHost, tuple[int, ...]]] = []
         for host in (host for host in self.hosts if host.pool.name == pool):
             scenes = [each for each in self.staged[host.name] if each.start_ms < span[1] and each.end_ms > span[0]]
@@ -231,7 +231,7 @@ class PlacementBoard:
         self.note("agent_outage", host, (gpu.index for gpu in host.gpus), None, span)
 
     def host_plan(self, host: SimulatedHost) -> HostPlan:
-        """Return the plan of a host: planted situations first, ordinary stays on the remaining GPUs and on GPUs that are lost later."""
+        """Return a host's plan: planted situations first, ordinary stays on remaining GPUs and on GPUs lost later."""
         lost = self.lost[host.name]
         free = tuple(gpu.index for gpu in host.gpus if gpu.index not in self.taken[host.name])
         fleet = self.fleet
@@ -262,7 +262,7 @@ class PlacementBoard:
 
 
 def _stay_beside_scenes(stay: Stay, scenes: Iterable[Stay]) -> Stay | None:
-    """Return an ordinary stay beside the scenes on its GPUs: it uses the other GPUs, or ends before or begins after them."""
+    """Return an ordinary stay beside the scenes: on other GPUs, or ending before or beginning after them."""
     for scene in sorted(scenes, key=lambda each: each.start_ms):
         if set(scene.gpus).isdisjoint(stay.gpus) or stay.end_ms <= scene.start_ms or stay.start_ms >= scene.end_ms:
             continue

@@ -1,4 +1,4 @@
-"""The whole fleet before its first row: hosts, stays, allocations and planted situations, all from the seed; and the scenes of a showcase.
+"""The whole fleet before its first row, from the seed: hosts, stays, allocations, planted situations, showcase scenes.
 
 A scene takes its GPUs for a few days; ordinary work uses the other GPUs, or continues after the scene.
 """
@@ -59,7 +59,7 @@ _RESERVING = replace(BUSY_SERVING, mem_ratio=Knots((0.0, 1.0), (0.912, 0.912)), 
 
 @dataclass(frozen=True)
 class _Scene:
-    """A workload of the showcase: GPUs of a pool, its time as shares of the period, and the unusual parts of its stay."""
+    """A workload of the showcase: GPUs of a pool, its time as shares of the period, and its stay's unusual parts."""
 
     pool: str
     count: int
@@ -128,7 +128,7 @@ def _stay(board: PlacementBoard, scene: _Scene, nth: int, gpus: tuple[int, ...],
 
 
 def _hosts(board: PlacementBoard) -> None:
-    """Place two cards without air, an agent that was dead for longer, and a host that was never used since it was added."""
+    """Place two cards without air, an agent that was dead for long, and a host that was never used after its start."""
     if found := board.stage("train-old", 1, (board.at(0.3), board.fleet.until_ms)):
         host, _ = found
         working = [gpu.index for gpu in host.gpus if gpu.index not in board.taken[host.name]]

@@ -1,4 +1,4 @@
-"""The queue of a simulated fleet: when each job was submitted, how long it may run, how it ended, and which jobs still wait.
+"""The queue of a simulated fleet: when jobs were submitted, how long they may run, how they ended, which still wait.
 
 Stays place the jobs; their waits follow from the places. A job that began when its pool had no free GPUs of its size
 had waited for them. GPUs planted as never used are outside the partition, as new hosts that are not added yet: no job
@@ -20,7 +20,7 @@ from analytics.simulation.stays import Stay
 from fallow.clock import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
 SCHEDULER = "simulated"
-"""The scheduler of reservations and of the queue. Jobs are Slurm's and services Kubernetes', as their processes show."""
+"""The scheduler of reservations and of the queue. Jobs are Slurm's and services Kubernetes', as processes show."""
 _LIMITS_MS = tuple(hours * HOUR_MS for hours in (1, 4, 12, 24, 48, 72, 168, 336))
 _ASK_FOR_MORE = {"vision": 2, "language": 1}
 """Steps of the ladder of limits that a team adds to its jobs' need, for safety."""
@@ -124,7 +124,10 @@ def _second(at_ms: float) -> int:
 
 
 def _full_since(plan: FleetPlan) -> Callable[[str, int, int], int]:
-    """Return a function for the time since which no host of a pool had this many GPUs free, up to a moment; the moment itself if a host had."""
+    """Return a function for the time since which no host of a pool had this many free GPUs, up to a moment.
+
+    It returns the moment itself if a host had them.
+    """
     unknown_to_it = {each.host for each in plan.planted if each.kind == "never_used"}
     found: dict[tuple[str, int], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
@@ -168,7 +171,7 @@ def _free_counts(host: HostPlan) -> Iterator[tuple[int, int]]:
 
 
 def _requests(plan: FleetPlan, rng: np.random.Generator) -> Iterator[Row]:
-    """Yield jobs for the training pool that never began: large ones that were withdrawn, and three that wait at the end."""
+    """Yield jobs for the training pool that never began: large ones that were withdrawn, and three that still wait."""
     fleet = plan.fleet
     training = [host.host for host in plan.hosts if host.host.pool.work == "training"]
     if not training:

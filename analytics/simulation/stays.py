@@ -33,7 +33,7 @@ NOTEBOOK_ARGUMENTS = "python3 -m ipykernel_launcher -f kernel.json"
 
 @dataclass(frozen=True)
 class SimulatedServer:
-    """Facts that an inference server reports: its model, its engine and the share of its KV cache in use at full load."""
+    """Facts that an inference server reports: its model, its engine, and its KV cache's used share at full load."""
 
     model: str
     engine: str
@@ -208,7 +208,7 @@ WORK: dict[str, DrawnStays] = {"training": _training, "serving": _serving, "note
 
 
 def _next_start(at_ms: int, rng: np.random.Generator) -> int:
-    """Return when the next job starts in a slot that is free at `at_ms`: many jobs wait for a person to come to work."""
+    """Return when the next job starts in a slot that is free at `at_ms`: many jobs wait for a person to come in."""
     if _at_work(at_ms) or rng.random() < NIGHT_START_RATIO:
         return at_ms
     return working_hour(at_ms, rng)

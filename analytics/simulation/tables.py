@@ -1,4 +1,4 @@
-"""The lake's tables of a simulated host-day, and a whole fleet written into a lake, with the memory of a single host-day."""
+"""The lake's tables of a simulated host-day, and a whole fleet written to a lake with the memory of one host-day."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def event_table(day: SimulatedDay, *, first: bool) -> pa.Table:
 
 
 def allocation_table(day: SimulatedDay, queue: SimulatedQueue, *, first: bool, until_ms: int) -> pa.Table:
-    """Return the allocations that start on the day, a row per GPU; with `first` also those that ran already, cut to its start."""
+    """Return the allocations that start on the day, a row per GPU; with `first` also running ones, cut to its start."""
     plan = day.plan
     rows: list[dict[str, object]] = []
 
@@ -301,7 +301,7 @@ def _observed_rows(table: LakeTable, day: SimulatedDay, columns: dict[str, objec
 
 
 def table_of(table: LakeTable, columns: dict[str, object], count: int) -> pa.Table:
-    """Return the columns in the table's schema: an array is a column, a single value is repeated, a missing column is null."""
+    """Return the columns in the table's schema: arrays stay, a single value is repeated, a missing column is null."""
     arrays = []
     for field in arrow_schema(table):
         value = columns.get(field.name)
@@ -414,7 +414,7 @@ def _write_requests(lake: Lake, requests: Iterable[Row]) -> None:
 
 
 def _write_table(lake: Lake, table: LakeTable, day: SimulatedDay, data: pa.Table) -> None:
-    """Write a file per table, date and host; its sequence numbers are the times of its first and last row in microseconds."""
+    """Write a file per table, date and host; sequence numbers are the times of its first and last row (µs)."""
     span = pc.min_max(data.column("time").cast("int64"))
     first, last = (1000 * span[end].as_py() for end in ("min", "max"))
     lake.put(LakeFile(table.name, utc_day(day.day_ms), day.plan.host.name, first, last), encode(table, data, METADATA))

@@ -162,7 +162,7 @@ class PricedAccount:
 
 
 def priced_accounts(money: Money, group: str) -> tuple[PricedAccount, ...]:
-    """Return the account of each pool, team or other group, with its currency, CO2, energy cost and use of the cards."""
+    """Return the account of each pool, team or other group, with currency, CO2, energy cost and use of the cards."""
     carbon, uses = money.carbon_by(group), money.accounts.card_use(group)
     return tuple(
         PricedAccount(row, money, carbon.get(row.label), uses.get(row.label)) for row in money.accounts.by(group)

@@ -138,7 +138,7 @@ _ACCOUNTED = (
 
 
 def allocation_sums(found: Sequence[ListedAllocation], group: str) -> Table | None:
-    """Return the GPU time by account and user, partition, ..., and its use as accounting bounds it; None without allocations."""
+    """Return the GPU time by account and user, partition, ..., and its use by accounting; None without allocations."""
     if not found:
         return None
     title, kind = GROUP_TITLES[group]

@@ -41,7 +41,7 @@ def marked(figure: Column, unconfirmed: Callable[[Any], float] = attrgetter("unc
 
 
 def state_hours(state: str) -> Column:
-    """Return the column of the GPU time in a state, of rows with `state_ms` and `unconfirmed`. Idle states carry the mark."""
+    """Return the column of GPU time in a state; rows have `state_ms` and `unconfirmed`. Idle states carry the mark."""
     figure = column(f"{state}_gpu_hours", state_label(state), "gpu_hours", f"state_ms.{state}")
     return marked(figure, methodcaller("unconfirmed", state)) if state in UNUSED else figure
 

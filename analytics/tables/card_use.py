@@ -44,7 +44,7 @@ CARD_USE = (
     column("without_tensor_share", tr("busy without tensor cores"), "share"),
     fact("tensor_measured_share", "share", about="Share of the busy time with known tensor activity."),
 )
-"""Columns of a `CardUse`, unknown where nothing was measured. People see both bounds of the share of peak in one cell."""
+"""Columns of a `CardUse`, unknown if not measured. People see both bounds of the share of peak in one cell."""
 
 CARD_USE_COLUMNS = tuple(column_of("card_use", each) for each in CARD_USE)
 """The same of a row with a `card_use`."""

@@ -19,7 +19,7 @@ _NAMES = {"allocated": tr("allocated"), "working": tr("busy")}
 
 
 def gpus_by_hour(report: Report) -> pl.DataFrame:
-    """Return the GPUs of the scope in each whole hour of the window: the columns of `analytics.capacity.demand.demand`."""
+    """Return the scope's GPUs in each whole hour of the window: the columns of `analytics.capacity.demand.demand`."""
     summary = report.part.summary
     return demand(report.part.inside.segments, summary.since_ms, summary.until_ms)
 

@@ -103,7 +103,7 @@ def _name(finding: Finding, review: ScopedReview) -> Sentence:
 
 
 def _said(finding: Finding, review: ScopedReview) -> Iterator[str]:
-    """Return what people did about the finding; for a snoozed finding nothing, because the section `snoozed` shows it."""
+    """Yield what people did about the finding; nothing for a snoozed one, which the section `snoozed` shows."""
     own = notes(review, finding) if finding.status != "snoozed" else ()
     if own:
         yield tr(

@@ -30,7 +30,7 @@ _DAYS_FROM_MS = 2 * DAY_MS
 
 
 def data_age(end_ms: int | None, now_ms: int) -> str:
-    """Return how old the data are, in one sentence; empty if the window has no such end (None) or the data are current."""
+    """Return the age of the data in one sentence; empty for a window without such an end (None), or current data."""
     age_ms = 0 if end_ms is None else now_ms - end_ms
     if end_ms is None or age_ms < SILENT_AFTER_MS:
         return ""
@@ -49,7 +49,7 @@ SILENT_HOSTS, _VERSION = tr("silent hosts"), tr("created by")
 
 
 def facts(heading: Heading, ledger: LedgerFigures, language: Language) -> list[tuple[str, str]]:
-    """Return window, coverage, thresholds, prices and version, by label; without data only the facts that still hold."""
+    """Return window, coverage, thresholds, prices and version by label; without data only the facts that still hold."""
     settings, seen, money = heading.settings, ledger.seen, ledger.money
     gpus = tr_many("{number} {GPU|GPUs}", heading.gpus)
     hosts = tr_many("{number} {host|hosts}", heading.hosts)

@@ -30,7 +30,7 @@ def user_name(finding: Finding, most: int = 80) -> str:
 
 
 def label_of_wanted(finding: Finding) -> Sentence:
-    """Return the label of the number of reclaimable GPUs: "reclaimable", or at low confidence "reclaimable if the user agrees"."""
+    """Return the label of reclaimable GPUs: "reclaimable", or at low confidence "reclaimable if the user agrees"."""
     is_asked = finding.reclaimable and finding.confidence.is_low
     return tr("reclaimable if the user agrees") if is_asked else tr("reclaimable")
 

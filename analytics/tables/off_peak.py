@@ -38,7 +38,7 @@ OFF_PEAK_COLUMNS = (
 
 
 def off_peak(windows: Sequence[OffPeak] | None, heading: Heading, ledger: LedgerFigures) -> Table | None:
-    """Return off-peak windows of the week, the most GPU-hours first; None in an edition for people, who have no pools."""
+    """Return off-peak windows of the week, the most GPU-hours first; None in editions for people, who have no pools."""
     if windows is None:
         return None
     found = sorted(windows, key=lambda window: -window.gpus * (window.until_hour - window.from_hour))

@@ -1,4 +1,4 @@
-"""Whole cards that come free if small workloads share other cards, by MIG or without, and the place of each workload."""
+"""Whole cards that come free if small workloads share other cards, by MIG or without; the place of each workload."""
 
 from __future__ import annotations
 

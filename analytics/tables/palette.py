@@ -1,7 +1,7 @@
-"""How everything looks that people read: colours for light and dark, hatching, sizes of type, gaps, and the order of states.
+"""How everything looks that people read: light and dark colours, hatching, type sizes, gaps, and the order of states.
 
-Pages, reports, drawings, mails and the timeline take all of it from here. A colour has a meaning: used time is blue, wasted
-time is of one warm family, and time that says nothing of waste is grey.
+Pages, reports, drawings, mails and the timeline take all of it from here. A colour has a meaning: used time is blue,
+wasted time is of one warm family, and time that says nothing of waste is grey.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ SHADED = 0.5
 class Palette:
     """Colours of one scheme, as `#rrggbb`.
 
-    States stand out from `card` and `page` by three to one, as do `edge`, `mark` and `soft`; texts by four and a half to one.
-    Neighbours in a bar differ in lightness or in hatching as well as in hue.
+    States stand out from `card` and `page` by three to one, as do `edge`, `mark` and `soft`; texts by four and a half
+    to one. Neighbours in a bar differ in lightness or in hatching as well as in hue.
     """
 
     state: Mapping[str, str]

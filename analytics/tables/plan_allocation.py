@@ -1,4 +1,7 @@
-"""Organisations, teams and projects with their quotas, allocated and used GPUs and queue waits; and which teams wait while others leave GPUs unused."""
+"""Organisations, teams and projects with their quotas, allocated and used GPUs and queue waits.
+
+Also shows which teams wait while others leave GPUs unused.
+"""
 
 from __future__ import annotations
 
@@ -200,7 +203,7 @@ def starving_table(found: FleetAllocation, *, on_page: bool = False) -> Table | 
 
 
 def _waits_and_unused(found: FleetAllocation) -> Chart | None:
-    """Return the chart of the teams with the most queue wait, above the teams with the most unused time; both in GPU-hours."""
+    """Return the chart of the teams with most queue wait, above the teams with most unused time; both in GPU-hours."""
     teams = [team for node in found.tree for team in node.children]
     halves = (
         (tr("queue wait, GPU-hours"), "mark", lambda team: team.waited.gpu_ms),

@@ -1,4 +1,4 @@
-"""Energy and carbon dioxide of used and held GPUs, by team; the cost of holding a card, and the saving from moving work to other hours."""
+"""Energy and CO2 of used and held GPUs, by team; the cost of holding a card; savings from moving work in time."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ def better_hours(found: Carbon) -> Table | None:
 
 
 def _hours_chart(hours: tuple[HourOfDay, ...]) -> Chart:
-    """Return a panel for the grid's intensity, and a panel for the energy of work that can wait: as it was, and at best."""
+    """Return panels for the grid's intensity, and for the energy of work that can wait: as it was, and at best."""
     places = tuple(ChartPlace(f"{each.hour:02d}:00") for each in hours)
     intensity = Line(tr("the grid"), "held", **drawn(_INTENSITY, hours))
     before = Line(tr("as it was"), "low", **drawn(_KWH, hours))

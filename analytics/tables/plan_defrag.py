@@ -1,4 +1,4 @@
-"""Room for multi-GPU jobs: which jobs could start, which moves would make room, and the scattered share of the free GPUs."""
+"""Room for multi-GPU jobs: which could start, which moves would make room, and the scattered share of free GPUs."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def moves_table(rooms: Sequence[PoolRoom], currency: str | None) -> Table | None
 
 
 def fragmentation_table(rooms: Sequence[PoolRoom]) -> Table | None:
-    """Return the share of the free GPUs of each pool that submitted jobs could not use; None where no pool's share is known."""
+    """Return the share of each pool's free GPUs that submitted jobs could not use; None if no pool's share is known."""
     known = [pool for pool in rooms if pool.fragmentation.mean is not None]
     if not known:
         return None

@@ -26,7 +26,7 @@ _IN_REPORT = ("day", "name", "gpu_count", "pool", "chance")
 
 
 def endings_in_report(found: Endings | None) -> Table | None:
-    """Return the next endings in a few rows, for the report of a planner; None without an ending, and if `found` is None (reports for users)."""
+    """Return the next endings in a few rows, for the report of a planner; None without one, or in reports for users."""
     if found is None or not found.rows:
         return None
     whole = _table(found.rows, found, for_all=True)
@@ -99,7 +99,7 @@ def endings_check(found: FleetAllocation) -> Table | None:
 
 
 def endings_sentence(rows: Sequence[Ending], calendar: Endings) -> str:
-    """Return the number of GPUs that become free within a week, or within the whole time if it is shorter, as a sentence.
+    """Return a sentence on the GPUs that become free within a week, or within the whole time if it is shorter.
 
     It ends with the number of all rows, where later ones follow.
     """
@@ -139,7 +139,7 @@ def _near_sentence(near: Sequence[Ending], last: date) -> str:
 
 
 def chance_cell(chance: Chance | None) -> Cell:
-    """Return the lower end of the interval if known, else the point estimate; rounded down, because nothing is certain."""
+    """Return the lower end of the interval if known, else the point estimate; rounded down, as nothing is certain."""
     if chance is None:
         return tr("unknown")
     least = chance.point if chance.low is None else chance.low

@@ -49,7 +49,7 @@ def order_dates(found: Sequence[PoolDemand], drawn: int = 0) -> Table:
 
 
 def forecast_sentence(found: Sequence[PoolDemand]) -> str:
-    """Return the advice for the pool that is full first, as a sentence: reclaim before ordering, the day, and the last day to order."""
+    """Return advice on the pool that is full first: reclaim before ordering, the day, and the last day to order."""
     if not found:
         return tr("No pool has a GPU at the end of the window.")
     known = [pool for pool in found if pool.outlook.full is not None]

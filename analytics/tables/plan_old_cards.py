@@ -43,7 +43,7 @@ def tokens_on_page(report: Report) -> Table | None:
 
 
 def old_card_queue(found: OldCards) -> Table:
-    """Return a row per user, kind of workload, card and fitting older card, with their workloads, the most GPU time first."""
+    """Return a row per user, kind of workload, card and fitting older card, with workloads; the most GPU time first."""
     groups: dict[tuple[str | None, ...], list[PlacedWork]] = defaultdict(list)
     for each in found.queue:
         work = each.work

@@ -103,7 +103,10 @@ def _parts_sentence(mixed: Sequence[PoolPurchase]) -> str:
 
 
 def mix_chart(found: Sequence[PoolPurchase]) -> Chart | None:
-    """Return a panel for each of the first pools with a mix and any demand: the demand curve, and the ends of the parts; None without one."""
+    """Return a panel for each of the first pools with a mix and any demand; None without such a pool.
+
+    A panel shows the demand curve, and the ends of the parts.
+    """
     drawn = [(each, each.mix) for each in found if each.mix is not None and each.mix.parts][:_DRAWN]
     if not drawn:
         return None
@@ -247,7 +250,7 @@ def purchase_offers(found: Sequence[PoolPurchase], currency: str, today: date) -
 
 
 def need_figures(found: Sequence[PoolPurchase], currency: str) -> Table:
-    """Return for programs the demand curve of each pool, the mixes of each demand and week, and the spot offers left out."""
+    """Return for programs each pool's demand curve, the mixes of each demand and week, and the spot offers left out."""
     curve = (fact("gpus", "number", itemgetter(0)), fact("hours", "count", itemgetter(1)))
     mix = (*_mix_columns(currency), rows_column("parts", _part_columns(currency), "parts"))
     columns = (
@@ -268,7 +271,7 @@ def _mixes(found: Sequence[PoolPurchase]) -> list[Mix]:
 
 
 def _place_columns(found: Sequence[PoolPurchase]) -> tuple[Column, ...]:
-    """Return the columns of PoolPurchase. People see the model only if a pool has several, because there is little room."""
+    """Return the place columns of PoolPurchase. People see the model only if a pool has several, to save room."""
     model = model_if_several([each.curve for each in found])
     return column_of("curve", POOL), column_of("curve", model)
 

@@ -99,7 +99,7 @@ def _headline(waits: QueueWaits, whole: WaitGroup) -> str | SentenceList:
 
 
 def _cause_groups() -> dict[str, tuple[str, ...]]:
-    """Return the causes by what they have in common: GPUs were idle, the scheduler kept jobs back, unknown, GPUs were short."""
+    """Return the causes by group: GPUs were idle, the scheduler kept jobs back, unknown, GPUs were short."""
     single = (*KEPT_BACK, UNKNOWN, SHORTAGE)
     idle = tuple(cause.name for cause in CAUSES if cause.name not in single)
     return {"idle": idle, "kept_back": KEPT_BACK, UNKNOWN: (UNKNOWN,), SHORTAGE: (SHORTAGE,)}
@@ -351,7 +351,7 @@ def goodput_table(waits: QueueWaits, used: float | None, open_ms: float) -> Tabl
 
 
 def counted_jobs(waits: QueueWaits, used: float | None) -> Table:
-    """Return for programs how many jobs are counted, how many are left out and why, and what share of GPU time was used."""
+    """Return for programs how many jobs are counted, how many are left out and why, and the used share of GPU time."""
     rows, unasked = waits.rows, int(waits.left_out["lacks_submission_time"].sum())
     return single(
         "queue_counted",

@@ -1,4 +1,4 @@
-"""The proposed reallocation: which requests get which GPUs, which get none and why, gains and losses by team, and the remaining GPUs."""
+"""The proposed reallocation: which requests get which GPUs, or none and why, changes by team, and remaining GPUs."""
 
 from __future__ import annotations
 

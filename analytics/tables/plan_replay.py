@@ -1,4 +1,4 @@
-"""What a change makes of the jobs of a window, compared with the replay of today: figures, ended jobs, who gains, what cannot run."""
+"""Effects of a change on a window's jobs, against the replay of today: figures, ended jobs, gains, impossible jobs."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def _magnitude(today: Cell, then: Cell) -> Quantity:
 
 
 def replay_answer(base: ReplayBase, outcome: ReplayOutcome, grid: Grid, currency: str | None) -> Table:
-    """Return the figures of today and of the change with their difference, of all pools and of the pools that change."""
+    """Return the figures of today and of the change, and their difference, of all pools and of those that change."""
     figures = (
         column("pool", tr("pool"), "pool", lambda row: place_name(row.pool) if row.pool else tr("all pools"), "pool"),
         column("figure", tr("figure"), "words", "figure.title", "figure.key"),

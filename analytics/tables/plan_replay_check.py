@@ -1,4 +1,4 @@
-"""The replay of today compared with what was observed, and the columns of queue waits that the tables of a replay share."""
+"""The replay of today compared with what was observed, and the queue wait columns that the replay tables share."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WAITS = (MEAN_WAIT, MEDIAN_WAIT, P95_WAIT, NOT_STARTED, WAITED)
 def compared_waits(
     first: str, second: str, joined: Callable[[Cell, Cell], Cell], shown: Collection[Column]
 ) -> Iterator[Column]:
-    """Yield the columns of two WaitFigures of a row: people see those of `shown`, `joined` in one cell; programs get all."""
+    """Yield the columns of two WaitFigures of a row: people see `shown`, `joined` in one cell; programs get all."""
     for figure in WAITS:
         both = {part.rpartition(".")[2]: column_of(part, figure) for part in (first, second)}
         if figure in shown:
@@ -102,7 +102,7 @@ def _both(observed: Cell, replayed: Cell) -> Cell:
 
 
 def refusal(check: ReplayCheck) -> str | None:
-    """Return why the replay has no answer, or none about queue waits, and what can be done; None where it answers both."""
+    """Return why the replay has no answer, or none about queue waits, and what can be done; None if it has both."""
     if not check.has_use:
         return tr(
             "The replay has no answer: the replay of today allocates {replayed} of the GPU time, and {observed} was"

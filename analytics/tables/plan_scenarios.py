@@ -103,7 +103,7 @@ ScenarioPoint: TypeAlias = tuple[int, WaitFigures]
 def pool_curve(
     check: ReplayCheck, pool: str, found: Sweep | None, scenario: ScenarioPoint | None, currency: str | None
 ) -> Table:
-    """Return the sweep of a pool with a scenario marked; without a sweep the reason why its queue waits are not known."""
+    """Return a pool's sweep with a scenario marked; without a sweep, why its queue waits are not known."""
     if found is not None:
         return replay_sweep(found, currency, scenario)
     waits = next(each.waits for each in check.pools if each.pool == pool)
@@ -196,9 +196,10 @@ _HOURS_FROM_MS = 2 * HOUR_MS
 
 
 def queue_curve(found: Sweep, scenario: ScenarioPoint | None = None) -> Chart | None:
-    """Return the curve of queue waits by GPUs, with today and a scenario marked; None where waits are not known, or no job waits.
+    """Return the curve of queue waits by GPUs, with today and a scenario marked.
 
-    A scenario is its number of GPUs, one of the sweep's, and its queue waits. These lie off the curve if it changes more than GPUs.
+    None where waits are not known, or no job waits. A scenario is its number of GPUs, one of the sweep's, and its queue
+    waits. These lie off the curve if it changes more than GPUs.
     """
     waits = [point.outcome.then.waits for point in found.points if point.outcome.then.waits is not None]
     if len(waits) < len(found.points) or any(each.p95_ms is None for each in waits):

@@ -41,7 +41,7 @@ def seen_needs(workloads: Sequence[SeenWork], asked: str) -> Table:
 
 
 def seen_cards(seen: Sequence[SeenFit], currency: str | None) -> Table | None:
-    """Return the cards that fit the first workload with a known need, and for programs those of all; None without a known need."""
+    """Return the cards that fit the first workload of known need, and for programs those of all; None without one."""
     found = next((each for each in seen if each.work.need is not None), None)
     if found is None:
         return None

@@ -96,7 +96,7 @@ def quota_uses(report: Report) -> list[tuple[str, QuotaUse]]:
 
 
 def quota_headline(seen: Seen, uses: Sequence[tuple[str, QuotaUse]]) -> str:
-    """Return the largest unused quota, or that too little was observed: unobserved hours would look like unused hours."""
+    """Return the largest unused quota, or that too little was observed: unobserved hours would look unused."""
     if not seen.is_whole:
         return tr(
             "Only {share} of the GPU time was observed, and {least} is needed to judge the quotas.",
@@ -121,7 +121,7 @@ def _unused_gpus(use: QuotaUse) -> float | None:
 
 
 def _bar(use: QuotaUse, longest: float) -> StateBar:
-    """Return a bar as long as the quota beside the largest one, with used and allocated GPUs, and a mark at the peak."""
+    """Return a bar as long as the quota relative to the largest, with used and allocated GPUs, and the peak marked."""
 
     def length(gpus: float) -> float:
         return gpus / longest if longest else 0.0
