@@ -141,7 +141,7 @@ def _week(inputs: Inputs, now_ms: int) -> tuple[Inputs, WindowLedger]:
 
 
 def _review(inputs: Inputs, ledger: WindowLedger, user: str | None, now_ms: int) -> Review | None:
-    """Return the findings; None if the newest rows are over a day old. Raises EmptyLakeError, also for unknown users."""
+    """Return the findings; None if the newest row is over a day old. Raises EmptyLakeError, also for unknown users."""
     newest_ms = data_end_ms(ledger.whole.host_ends, now_ms)
     if newest_ms < now_ms - DAY_MS:
         show(f"no nudge is sent: the lake's newest rows are from {moment(newest_ms)} and may be outdated")
