@@ -52,7 +52,7 @@ def check(
 ) -> Checked:
     """Return the disagreements between allocations (with `host`), which were read from the files, and the ledger.
 
-    `segments` are its rows inside the window, `known` those with its history; `lifetimes` has a row per GPU and host ever observed.
+    `segments` are rows inside the window, `known` those with history; `lifetimes` has a row per GPU and host observed.
     """
     since_ms, until_ms = since_and_until(segments)
     unseen = allocations_without_telemetry(

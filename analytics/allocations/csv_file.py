@@ -109,7 +109,7 @@ class CsvFile:
 def read_file(
     path: str, zone: str, hosts: KnownHosts, limits: InputLimits
 ) -> tuple[pl.DataFrame, pl.DataFrame, FileReport]:
-    """Return the allocations and requests of one file with its report. Raises InputError that names the unusable lines."""
+    """Return one file's allocations and requests, and its report. Raises InputError that names the unusable lines."""
     lines = read_lines(path, _TABLE, limits)
     tally = Tally()
     moments = {name: read_moments(lines[name], zone) for name in _TIMES}
@@ -198,7 +198,7 @@ def _remark_hosts(rows: pl.DataFrame, hosts: KnownHosts, tally: Tally) -> None:
 
 
 def _one_row_each(path: str, rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
-    """Return each allocation once per host and GPU. With an allocation_id the last line counts, and the others are noted.
+    """Return each allocation once per host and GPU. With an allocation_id the last line counts, others are noted.
 
     Raises InputError where lines without an id have the same user, host and start: they may be two allocations.
     """

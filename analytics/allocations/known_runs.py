@@ -1,8 +1,8 @@
 """Matches imported allocations that name GPUs with the runs of pods and jobs that the lake already has.
 
-A run may come from several sources and in several parts. Labels of a metrics server name its GPUs from sample to sample. A scheduler knows
-its start and its user, and an agent recorded it when it arrived. Rows from labels therefore take the start and the facts of a scheduler's or
-an agent's row. Rows of a scheduler that only count GPUs take the GPUs of labels. Parts of one run that labels reported become one run.
+A run may come from several sources and in parts. Labels of a metrics server name its GPUs from sample to sample; a
+scheduler knows its start and user; an agent recorded its arrival. Rows from labels take start and facts of a
+scheduler's or agent's row. A scheduler's rows that only count GPUs take labels' GPUs. Labels' parts become one run.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _CLOCKS_MS = MINUTE_MS
 
 
 def on_seen_gpus(lake: Lake, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the rows with counted pods on the GPUs that agents observed, and the runs (scheduler, allocation_id, host, time) that these replace.
+    """Return the rows with counted pods on the GPUs that agents observed, and the runs that these replace.
 
-    Where agents observed one pod at several moments, for example after a restart, its end belongs to the last moment.
+    A run is (scheduler, allocation_id, host, time). Where agents observed one pod at several moments, for example after
+    a restart, its end belongs to the last moment.
     """
     pods = rows.filter(pl.col("scheduler") == "kubernetes", pl.col("gpu").is_null())
     seen = _observed_gpus(lake, pods)
@@ -60,8 +61,8 @@ _NEAR_MS = MINUTE_MS
 """The largest gap between two parts of one run, and the most by which the clocks of its sources may differ."""
 
 _BACK_MS = 8 * DAY_MS
-"""How far back the files of a host are searched for the start of a run that no other source knows. Few jobs last longer, and every day is
-another file to open."""
+"""How far back the files of a host are searched for the start of a run that no other source knows. Few jobs last
+longer, and every day is another file to open."""
 
 _SCHEDULERS = ("kubernetes", "slurm")
 _JOB = ["scheduler", "allocation_id", "host"]
@@ -72,10 +73,10 @@ NO_RUNS = pl.DataFrame(schema={name: ROW_SCHEMA[name] for name in _RUN})
 
 
 def on_known_runs(lake: Lake, rows: pl.DataFrame, as_of_ms: int | None) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the rows, each on its run, and the runs of the lake (scheduler, allocation_id, host, time) that they replace.
+    """Return the rows on their runs, and the lake's runs (scheduler, allocation_id, host, time) that they replace.
 
-    `rows` has ROW_SCHEMA; those of other schedulers, and pods that are only counted, stay as they are. Allocations without an end ran at
-    `as_of_ms`.
+    `rows` has ROW_SCHEMA; those of other schedulers, and pods that are only counted, stay as they are. Allocations
+    without an end ran at `as_of_ms`.
     """
     is_named = pl.col("gpu").is_not_null() & pl.col("scheduler").is_in(_SCHEDULERS).fill_null(value=False)
     is_counted = pl.col("gpu").is_null() & (pl.col("scheduler") == "slurm").fill_null(value=False)
@@ -90,7 +91,7 @@ def on_known_runs(lake: Lake, rows: pl.DataFrame, as_of_ms: int | None) -> tuple
 
 
 def _known_rows(lake: Lake, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the lake's rows of these pods and jobs on their hosts: ROW_SCHEMA, once per run and GPU, with `is_agents` and `is_fixed`.
+    """Return the lake's rows of these pods and jobs, once per run and GPU: ROW_SCHEMA, `is_agents` and `is_fixed`.
 
     `is_fixed` is true for rows of agents and schedulers, and for rows that only count GPUs.
     """
@@ -109,7 +110,7 @@ def _known_rows(lake: Lake, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _runs(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per run: `until` (its end, the largest value while it runs), `is_reported` (a scheduler reported it), and `gpus`."""
+    """Return one row per run: `until` (its end, or the largest value), `is_reported` (by a scheduler) and `gpus`."""
     return rows.group_by(_RUN, maintain_order=True).agg(
         until=pl.when(pl.col("end").is_null().any()).then(_EVER).otherwise(pl.col("end").max()),
         is_reported=pl.any_horizontal(pl.col("submitted", "state").is_not_null()).any(),
@@ -225,7 +226,10 @@ def _with_facts(rows: pl.DataFrame, fixed: pl.DataFrame) -> pl.DataFrame:
 
 
 def _counted_rows(rows: pl.DataFrame, loose: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the rows, with one row for each GPU that labels named in their time; at most as many as they count, the longest first."""
+    """Return the rows plus one for each GPU that labels named in their time, and the lake's runs of these GPUs.
+
+    A row gets at most as many GPUs as it counts, the longest first.
+    """
     runs = rows.sort("time").with_columns(next=pl.col("time").shift(-1).over(_JOB))
     until = pl.min_horizontal(pl.col("end"), pl.col("next") - _NEAR_MS, pl.lit(_EVER))
     seen = loose.select(*_JOB, "gpu", time_there="time", end_there="end")

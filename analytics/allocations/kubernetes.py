@@ -1,4 +1,4 @@
-"""`fallow allocations import kubernetes`: pods that have GPUs or wait for GPUs, and Workloads of Kueue that wait for quota."""
+"""`fallow allocations import kubernetes`: pods that have or await GPUs, and Kueue's Workloads that wait for quota."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from fallow.errors import InputError, UsageError
 from fallow.schema import REQUEST
 
 _WITH_ADMISSION_MS = 10 * MINUTE_MS
-"""Pods created within this time after the admission of their Workload started with it; later pods replace pods that ended."""
+"""Pods created within this time after their Workload's admission started with it; later ones replace ended pods."""
 
 _Row = dict[str, Any]
 
@@ -140,7 +140,7 @@ class KnownObjects:
         return next((self.by_uid[uid] for uid, _ in pod.owners if uid in self.by_uid), None)
 
     def gpus_of(self, pod: Pod) -> Counted:
-        """Return the GPUs of a pod, or those of which it has a part; the holder of a reserved GPU is the pod that shares it."""
+        """Return a pod's GPUs, or those of which it has a part; a reserved GPU belongs to the pods that share it."""
         groups = pod.groups
         if groups.is_reservation:
             return Counted(0, "reservation of a GPU, which the pods that share it have")

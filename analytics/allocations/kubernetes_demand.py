@@ -1,7 +1,7 @@
 """What pods ask of GPUs: whole GPUs and MIG instances, shares of a GPU, and devices by resource claims.
 
-Sources: Kubernetes' API reference (v1 and resource.k8s.io/v1, v1beta1), HAMi's user guide (project-hami.io/docs/userguide), GKE's documentation
-on time-sharing and MPS, NVIDIA's GPU feature discovery (labels of nodes), and KAI's documentation on GPU sharing.
+Sources: Kubernetes' API reference (v1, resource.k8s.io/v1, v1beta1), GKE on time-sharing and MPS, NVIDIA's GPU feature
+discovery (node labels), KAI on GPU sharing, HAMi's user guide (project-hami.io/docs/userguide).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 
 _MIG = r"mig-\d+g\.[\w.]*gb[\w.+-]*"
 _WHOLE = re.compile(
-    rf"nvidia\.com/(?:gpu|({_MIG}))(?<!\.shared)|deviceclass\.resource\.kubernetes\.io/(?:gpu|mig|vfio\.gpu)\.nvidia\.com"
+    rf"nvidia\.com/(?:gpu|({_MIG}))(?<!\.shared)"
+    r"|deviceclass\.resource\.kubernetes\.io/(?:gpu|mig|vfio\.gpu)\.nvidia\.com"
 )
 """Resources whose unit is a GPU or a MIG instance for one user alone."""
 _SHARED = re.compile(rf"nvidia\.com/(?:gpu|{_MIG})\.shared")
@@ -76,7 +77,7 @@ class GpuDemand:
         return first_label(self.selector, _POOLS)
 
     def share_on(self, node: Mapping[str, str]) -> str | None:
-        """Return what is stated of the pod's share of a GPU, by the node's labels too, empty if nothing; None for whole GPUs."""
+        """Return what is stated of the pod's share, by the node's labels too, empty if nothing; None for whole GPUs."""
         if not self.asked:
             return self.part
         labels = {**node, **self.selector}
@@ -235,7 +236,7 @@ _HAMI = "hami.io/vgpu-devices-allocated"
 def hami_devices(notes: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:
     """Return the UUIDs of the GPUs that HAMi gave a pod, and what it states of a share; None for whole GPUs.
 
-    The annotation has `UUID,TYPE,MIB,CORES:` for each device, and a semicolon after each container; 0 cores are no limit.
+    The annotation has `UUID,TYPE,MIB,CORES:` for each device, and a semicolon after each container; 0 cores: no limit.
     """
     fields = [each.split(",") for each in re.split("[:;]", notes.get(_HAMI, "")) if each]
     cores = {int(each[3]) for each in fields if len(each) > 3 and each[3].isdecimal()}  # the fourth
@@ -270,7 +271,7 @@ def uuids_of(spec: Mapping[str, Any]) -> dict[tuple[str, str], str]:
 
 
 def devices_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> ClaimedDevices:
-    """Return the devices that a ResourceClaim got or, before that, asks for. Access for monitoring alone takes no device."""
+    """Return the devices that a ResourceClaim got or, before that, asks for. Monitoring access takes no device."""
     results = ((status.get("allocation") or {}).get("devices") or {}).get("results")
     if "devices" not in spec and "resourceClassName" in spec:  # up to v1alpha2, which names no device
         return ClaimedDevices(0, (str(spec["resourceClassName"]),), is_share=False)

@@ -1,7 +1,7 @@
-"""Reads when pods, Workloads of Kueue and Jobs asked for GPUs, got them and released them, and what nodes and resource claims add.
+"""Reads when pods, Kueue's Workloads and Jobs requested, got and released GPUs, and what nodes and claims add.
 
-Fields are those of Kubernetes' API reference, v1, batch/v1 and resource.k8s.io/v1; those of Workloads of kueue.x-k8s.io/v1beta1 and v1beta2
-(kueue.sigs.k8s.io/docs/reference), of which v1beta2 alone has `priorityClassRef`, and v1beta1 `priorityClassName`.
+Fields are those of Kubernetes' API reference, v1, batch/v1 and resource.k8s.io/v1; for Workloads kueue.x-k8s.io/v1beta1
+(with `priorityClassName`) and v1beta2 (with `priorityClassRef`), kueue.sigs.k8s.io/docs/reference.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Object = dict[str, Any]
 def read_objects(path: str, text: bytes, limits: InputLimits) -> Iterator[Object]:
     """Return the objects, each with its `kind`, in the API's camelCase.
 
-    The text is a list, an array, an object, or several of them one after another, such as a line each; an event of a watch stands
-    for its object. Raises InputError for text that is not JSON of Kubernetes.
+    The text is a list, an array, an object, or several of them one after another, such as a line each; an event of a
+    watch stands for its object. Raises InputError for text that is not JSON of Kubernetes.
     """
     at = 0
     while (at := end_of(BETWEEN, text, at)) < len(text):
@@ -117,7 +117,7 @@ _GPU = "nvidia.com/gpu"
 _PROJECTS = ("project", "app.kubernetes.io/part-of")
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _WORKLOADS = ("kueue.x-k8s.io/workload", "kueue.x-k8s.io/pod-group-name")
-"""The annotation that Kueue sets on the pods that it admits, and the label that groups pods under a Workload of that name."""
+"""The annotation that Kueue sets on admitted pods, and the label that groups pods under a Workload of that name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +209,7 @@ class ResourceSlice(ClusterObject):
 
 
 def pod_of(each: Object) -> Pod:
-    """Return the pod. Raises LookupError, TypeError, ValueError and AttributeError for an object that Kubernetes cannot have written."""
+    """Return the pod. Raises LookupError, TypeError, ValueError and AttributeError for what is no pod of Kubernetes."""
     meta, spec, status = each["metadata"], each["spec"], each.get("status") or {}
     conditions = _conditions(status)
     phase, reason = str(status.get("phase") or "Unknown"), str(status.get("reason") or "")
@@ -242,13 +242,13 @@ def pod_of(each: Object) -> Pod:
 
 
 _REJECTED = ("OutOf", "UnexpectedAdmissionError", "NodeAffinity", "TopologyAffinityError")
-"""Reasons with which a kubelet refuses a pod (kubernetes.io/docs/concepts/scheduling-eviction, pkg/kubelet/lifecycle)."""
+"""A kubelet's reasons to refuse a pod (kubernetes.io/docs/concepts/scheduling-eviction, pkg/kubelet/lifecycle)."""
 _SAME_MS = 10 * SECOND_MS
 """A node writes the first conditions of a pod within this time after its start."""
 
 
 def _ends(spec: Object, status: Object, conditions: Mapping[str, _Condition], start: int) -> list[int]:
-    """Return the moments at which a pod that is over may have ended, the last of which is its end; none where it is not known.
+    """Return the moments at which a pod that is over may have ended, the last of them its end; none where unknown.
 
     Ready is false from the start of a pod on, so it tells of an end only where it changed later.
     """

@@ -1,4 +1,4 @@
-"""`fallow allocations list`: one line per allocation, over all its hosts and GPUs, and the jobs that have no GPUs yet."""
+"""`fallow allocations list`: a line per allocation, over all its hosts and GPUs, and jobs that have no GPUs yet."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def _sum(name: str | None, user: str | None, rows: Sequence[ListedAllocation]) -
 
 @dataclass(frozen=True)
 class ListedRequest:
-    """One job, or the tasks of one array; times in milliseconds. None is unknown; a `withdrawn` of None means that it waits."""
+    """One job, or the tasks of an array; times in milliseconds. None is unknown; `withdrawn` is None while it waits."""
 
     allocation_id: str
     scheduler: str | None
@@ -240,7 +240,7 @@ class ListedRequest:
 
 
 def requests_in(jobs: pl.DataFrame, window: Window) -> list[ListedRequest]:
-    """Return the jobs that were observed waiting inside the window, by submission; `jobs` has `plan.jobs`' JOB_SCHEMA."""
+    """Return the jobs observed waiting inside the window, by submission; `jobs` has `plan.jobs`' JOB_SCHEMA."""
     since_ms = window.since_ms or 0
     until_ms = FOREVER_MS if window.until_ms is None else window.until_ms
     until = pl.coalesce("withdrawn", "as_of")
@@ -258,7 +258,7 @@ def requests_in(jobs: pl.DataFrame, window: Window) -> list[ListedRequest]:
 def newest_row_ms(lake: Lake) -> int | None:
     """Return the time of the newest sample in the last file of any host; None for a lake without samples.
 
-    Running allocations are counted up to this time. The statistics of a damaged footer would end the process, so the times themselves are read.
+    Running allocations count up to it. A damaged footer's statistics would end the process, so the times are read.
     """
     last: dict[str, LakeFile] = {}
     for file in lake.newest_files("gpu"):

@@ -1,7 +1,7 @@
-"""Compares allocations with measurements: time without a measurement, use without an allocation, impossible counts and hosts.
+"""Compares allocations with measurements: unmeasured time, use without an allocation, impossible counts and hosts.
 
-`allocations` are rows of the `allocation` table with `spans.ALLOCATION_COLUMNS` and `host`, `segments` rows of the ledger, and
-`since_ms` and `until_ms` the window: running allocations count up to its end.
+`allocations` are rows of the `allocation` table with `spans.ALLOCATION_COLUMNS` and `host`, `segments` rows of the
+ledger, and `since_ms` and `until_ms` the window: running allocations count up to its end.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def allocations_without_telemetry(
 ) -> pl.DataFrame:
     """Return the allocations on GPUs or hosts that the ledger lacks: how that time was used is unknown.
 
-    One row per allocation, host and GPU with UNSEEN_COLUMNS: `gpu_count` and `gpu_ms` (GPU time inside the window, of a share by its
-    size) are null where the number of GPUs allocated on that host is unknown; `why` names the GPU or host that never reported.
+    One row per allocation, host and GPU with UNSEEN_COLUMNS: `gpu_count` and `gpu_ms` (GPU time in the window, a
+    share's by size) are null where the GPUs allocated on that host are not counted; `why` names what never reported.
     """
     rows = clip(known_allocations(allocations), since_ms, until_ms, start="start")
     no_host = ~pl.col("host").is_in(list(ledger_hosts))
@@ -58,8 +58,8 @@ def allocations_without_telemetry(
 def telemetry_without_allocations(allocations: pl.DataFrame, segments: pl.DataFrame) -> pl.DataFrame:
     """Return used segments that no allocation covers for some of their time, on hosts that have allocations at all.
 
-    `unallocated_ms` is the GPU time without an allocation (by `gpu_share`). Only the time from the start of the first known allocation to
-    the end of the last one counts. While a host has an allocation whose GPUs are unknown, none of its segments counts as unallocated.
+    `unallocated_ms` is the GPU time without an allocation (by `gpu_share`), from the first known allocation's start to
+    the last one's end. While a host has an allocation whose GPUs are unknown, none of its segments counts.
     """
     rows = known_allocations(allocations)
     if rows.is_empty():
@@ -79,7 +79,7 @@ def telemetry_without_allocations(allocations: pl.DataFrame, segments: pl.DataFr
 
 
 def _allocated_intervals(rows: pl.DataFrame, gpus: pl.DataFrame) -> pl.DataFrame:
-    """Return disjoint intervals of allocated time (gpu, start, end, before), `before` being the allocated time up to the start."""
+    """Return disjoint allocated intervals (gpu, start, end, before); `before` is the allocated time up to the start."""
     named = rows.filter(pl.col("gpu").is_not_null()).select("gpu", "start", "end")
     counted = rows.filter(pl.col("gpu").is_null()).select("host", "start", "end")
     spans = pl.concat([named, counted.join(gpus, on="host").select("gpu", "start", "end")])
@@ -107,8 +107,8 @@ def unplaced_allocations(
 ) -> pl.DataFrame:
     """Return allocations of a number of GPUs that the ledger cannot place on GPUs: which ones they have is unknown.
 
-    Their time counts as `free` where no process shows. This is the only source of that figure. Rows with `spans.UNPLACED_SCHEMA` and
-    `gpu_ms`, null where the number of GPUs is unknown. Allocations on hosts outside the ledger were never measured, and are left out.
+    Their time counts as `free` where no process shows; no other figure has it. Rows with `spans.UNPLACED_SCHEMA` and
+    `gpu_ms`, null where the number of GPUs is unknown. Hosts outside the ledger were never measured, and are left out.
     """
     gpus = dict(segments.filter(pl.col("gpu_share") > 0).group_by("host").agg(pl.col("gpu").unique()).iter_rows())
     shown = segments.select("gpu", "host", "time", "end", "job").drop_nulls("job")
@@ -131,7 +131,7 @@ _DIGITS = re.compile(r"\d+")
 def oversized_allocations(
     allocations: pl.DataFrame, segments: pl.DataFrame, *, since_ms: int, until_ms: int
 ) -> pl.DataFrame:
-    """Return allocations in a window that name or count more GPUs than their host ever reported, MIG instances included.
+    """Return a window's allocations of more GPUs, named or counted, than their host ever reported (MIG instances too).
 
     The columns are allocation_id, user, account, host, `allocated` and `present`, the most GPUs first.
     """
@@ -146,7 +146,7 @@ def oversized_allocations(
 
 
 def resembling_hosts(strangers: Iterable[str], hosts: Iterable[str]) -> dict[str, str]:
-    """Return the most similar known host of each host that never reported; hosts that differ only by their number are not similar."""
+    """Return the most similar known host of each unreported host; hosts that differ only by number are not similar."""
     known = sorted(hosts)
     numbers = {host: _numbers(host) for host in known}
     found = {}

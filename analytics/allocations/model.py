@@ -49,7 +49,7 @@ class Surroundings:
 class AllocationSource(Kind, Protocol):
     @property
     def remedies(self) -> Sequence[tuple[str, str]]:
-        """Return what to do about an import without any row: parts of the reasons, and the remedy; the last is for all others."""
+        """Return what to do about an import without rows: parts of reasons, and remedies; the last for all others."""
         ...
 
     def read(self, args: argparse.Namespace, around: Surroundings) -> ReadAllocations:
@@ -103,9 +103,9 @@ class KnownHosts:
         )
 
     def named(self, node: str, suffix: str = "", cluster: str | None = None, scope: str | None = None) -> str:
-        """Return the lake's name for a node: the node with the suffix, else the only host that differs by its domain alone.
+        """Return the lake's name for a node: with the suffix, else the only host that differs by its domain alone.
 
-        It is NODE@CLUSTER where the lake has such a host, and where `scope` names the cluster because others have a node of this name.
+        It is NODE@CLUSTER where the lake has that host, or where `scope` names the cluster: others have such a node.
         """
         if cluster is not None:
             tail = f"@{cluster}"
@@ -120,7 +120,7 @@ class KnownHosts:
         return alike[0] if len(alike) == 1 else name
 
     def at(self, host: str, positions: Sequence[int]) -> list[str] | None:
-        """Return the UUIDs of the GPUs at these positions (0 is the first device node); None where a position is unknown."""
+        """Return the UUIDs of the GPUs at these positions (0: the first device node); None where one is unknown."""
         gpus = self.in_order.get(host, ())
         if not all(position < len(gpus) for position in positions):
             return None

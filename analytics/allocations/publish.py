@@ -1,4 +1,4 @@
-"""Brings allocations into the lake, one import at a time: an import is compared and merged with the result of the one before."""
+"""Brings allocations into the lake, one import at a time: each is compared and merged with the result before it."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ class Shifted:
 def find_shifted(lake: Lake, read: ReadAllocations, *, replace: bool) -> Shifted:
     """Return the imported runs that the lake has at other times.
 
-    In a pair, both ends or both submission times differ by as much as the starts, and no other time contradicts the shift.
-    Where no submission time is known, the lake's run must come from an import in another zone: a table may have one name twice a day.
-    Runs that the lake has at their own time as well count only with `replace`, and only Slurm's.
+    In a pair, both ends or both submission times differ by as much as the starts, and no other time contradicts the
+    shift. Where no submission time is known, the lake's run must come from an import in another zone: a table may have
+    one name twice a day. Runs that the lake has at their own time as well count only with `replace`, and only Slurm's.
     """
     new = _runs(read.rows.filter(pl.col("scheduler") != "kubernetes"))  # Kubernetes writes its times in UTC
     if new.is_empty():
@@ -142,7 +142,7 @@ _NUMBERS_PER_MS = 1_000
 
 
 def add_requests(lake: Lake, requests: pl.DataFrame) -> Published:
-    """Add requests that the lake lacks, with REQUEST's columns; only one import at a time may call this. Raises LakeError."""
+    """Add requests (REQUEST's columns) that the lake lacks; one import at a time may call this. Raises LakeError."""
     known = _known_rows(lake, REQUEST, requests)
     asked = _request_rows(requests, known)
     waits = pl.col("withdrawn").is_null() & pl.col("granted").is_null()
@@ -176,7 +176,7 @@ def _write_rows(lake: Lake, table: LakeTable, seen: pl.DataFrame, news: pl.DataF
 
 
 def _request_rows(requests: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    """Return ungranted requests, and grants that close a wait in the lake; for other grants their allocations suffice."""
+    """Return ungranted requests, and grants that close a wait in the lake; for other grants allocations suffice."""
     waited = known.filter(pl.col("withdrawn").is_null()).select(*_REQUEST_JOB, waited="time").unique()
     granted = requests.filter(pl.col("granted").is_not_null()).join(waited, on=_REQUEST_JOB)
     closed = granted.filter(pl.col("waited") <= pl.col("granted")).with_columns(time="waited").drop("waited")
@@ -184,7 +184,7 @@ def _request_rows(requests: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
 
 
 def _new_rows(table: LakeTable, rows: pl.DataFrame, known: pl.DataFrame, *, grows: pl.Expr) -> pl.DataFrame:
-    """Return rows whose content the lake lacks, and running rows (`grows`) that were observed later than the lake has them."""
+    """Return rows whose content the lake lacks, and running rows (`grows`) observed later than the lake has them."""
     content = [name for name in table.names if name != "as_of"]
     seen = known.group_by(content).agg(seen=pl.col("as_of").max())
     met = rows.unique(maintain_order=True).join(seen, on=content, how="left", nulls_equal=True)
@@ -196,8 +196,8 @@ def publish_allocations(
 ) -> tuple[ReadAllocations, tuple[Published, ...]]:
     """Publish an import. Return what was written, and how many of its rows are new, of allocations and of requests.
 
-    Raises LakeError, after which the lake is whole and the same import completes it. Raises InputError where the lake has the
-    allocations in another time zone, unless `replace` is given.
+    Raises LakeError, after which the lake is whole and the same import completes it. Raises InputError where the lake
+    has the allocations in another time zone, unless `replace` is given.
     """
     opened_for_writing(lake)
     with leased(lake, "allocations", "the import of allocations") as mine:
@@ -207,7 +207,7 @@ def publish_allocations(
 
 
 def merged_with_lake(lake: Lake, read: ReadAllocations, *, replace: bool) -> tuple[ReadAllocations, pl.DataFrame, bool]:
-    """Return the import on the runs and GPUs that the lake knows, the lake's runs that it replaces, and whether the newest day goes first.
+    """Return the import on the lake's runs and GPUs, the runs that it replaces, and whether the newest day goes first.
 
     Writes nothing. Raises InputError as `publish_allocations`.
     """

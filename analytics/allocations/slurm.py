@@ -1,7 +1,7 @@
 """`fallow allocations import slurm`: jobs from files that sacct wrote, or from sacct and scontrol themselves.
 
-Accounting only counts GPUs. A snapshot of scontrol that was saved beside an export is therefore the only later source of their names: positions
-on a node, and the UUIDs that the lake's inventory has at these positions.
+Accounting only counts GPUs. A snapshot of scontrol that was saved beside an export is therefore the only later source
+of their names: positions on a node, and the UUIDs that the lake's inventory has at these positions.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Live:
         return replace(read, requests=requests, time_zone="UTC (asked for)")
 
     def _gpu_limits(self) -> tuple[GpuLimits, tuple[str, ...]]:
-        """Return Slurm's limits, and a note where sacctmgr does not answer; no limits without scontrol, which names why a job waits."""
+        """Return Slurm's limits, and a note if sacctmgr fails; none without scontrol, which names why a job waits."""
         if not self._scontrol:
             return GpuLimits(), ()
         try:
@@ -151,7 +151,7 @@ class Live:
         return GpuLimits.of(*texts), ()
 
     def _snapshot(self) -> tuple[list[SlurmState], tuple[str, ...]]:
-        """Return the states that scontrol and sinfo show, and a note where one of them does not answer; none without scontrol."""
+        """Return the states of scontrol and sinfo, and a note where one does not answer; none without scontrol."""
         shown, notes = list[SlurmState](), list[str]()
         for program, asked, unknown in _ASKED if self._scontrol else ():
             command = self._scontrol if program == "scontrol" else _sibling_command(self._scontrol, program)
@@ -173,7 +173,7 @@ def _allocations(
     failed: tuple[str, ...] = (),
     asked_ms: int | None = None,
 ) -> ReadAllocations:
-    """Return the jobs in sacct's lines, by their origin, with the snapshots' facts; `asked_ms` is when Slurm was asked for both."""
+    """Return the jobs in sacct's lines by origin, with the snapshots' facts; `asked_ms`: when Slurm was asked."""
     hosts, limits = around.hosts, InputLimits.of(around.settings)
     clusters = Clusters.of(around.settings.text("slurm.cluster"), lines.values(), hosts.names)
 

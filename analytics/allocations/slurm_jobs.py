@@ -1,4 +1,4 @@
-"""Turns jobs of sacct into allocations, one row per job and node, and into requests: jobs that wait, or never started."""
+"""Turns sacct's jobs into allocations, one row per job and node, and into requests: jobs that wait or never started."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class Jobs:
 class Clusters:
     """The clusters of an import. Their jobs and nodes may have the same names, so the cluster is part of both.
 
-    Jobs of the cluster `own`, and of an import of one cluster, keep the plain ids that agents write; not where the lake's hosts are
-    HOST@CLUSTER, whose exporters name jobs by CLUSTER/ID too.
+    Jobs of the cluster `own`, and of an import of one cluster, keep the plain ids that agents write; not where the
+    lake's hosts are HOST@CLUSTER, whose exporters name jobs by CLUSTER/ID too.
     """
 
     own: str
@@ -136,7 +136,7 @@ class Clusters:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what to set where jobs of several clusters have ids with the cluster and none of them is the agents' own."""
+        """Return what to set where the lake has no host of a cluster, or no cluster of several is the agents' own."""
         lacking = sorted(self.nodes.keys() - self.of_hosts)
         if self.of_hosts and lacking:
             there = ", ".join(sorted(self.of_hosts))
@@ -160,7 +160,7 @@ def _nodes(text: str) -> tuple[str, ...]:
 def allocation_rows(
     path: str, lines: pl.DataFrame, zone: str, host_of: Callable[..., str], limits: InputLimits, *, clusters: Clusters
 ) -> Jobs:
-    """Return the allocations in sacct's output (`read_jobs`), whose import has these clusters. Raises InputError that names file and lines.
+    """Return the jobs in sacct's output (`read_jobs`) of these clusters. Raises InputError that names file and lines.
 
     `host_of` returns the lake's name for a node, and the cluster that its name needs.
     """

@@ -1,7 +1,7 @@
-"""Reads what Slurm prints: host lists, TRES strings, durations, the GPUs of running jobs in `scontrol show job --details`, and sacct's jobs.
+"""Reads Slurm's output: host lists, TRES strings, durations, GPUs in `scontrol show job --details`, sacct's jobs.
 
-sacct prints them with `--parsable2` (a header line, then one line per job) or with `--json` (Slurm 21.08 and newer). Both give the same
-text columns. JSON has times as epoch seconds, so no time zone is needed.
+sacct prints them with `--parsable2` (a header line, then one line per job) or with `--json` (Slurm 21.08 and newer).
+Both give the same text columns. JSON has times as epoch seconds, so no time zone is needed.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def gpu_model(tres: str) -> str | None:
 
 
 def task_count(job_id: str) -> int | None:
-    """Return the tasks of an array that wait together (`4_[1-5,7%2]`), 1 for any other job; None where the list is cut short (`...`)."""
+    """Return how many tasks of an array wait together (`4_[1-5,7%2]`), 1 for others; None for a cut list (`...`)."""
     found = _TASKS.fullmatch(job_id)
     if found is None:
         return None if job_id.partition("_")[2].startswith("[") else 1
@@ -116,7 +116,7 @@ def task_count(job_id: str) -> int | None:
 
 
 def gpu_shares(tres: str) -> str | None:
-    """Return the shares of GPUs that a TRES string names (`shard=2`, `mps:a100=50`), of which several jobs share one GPU; None without any."""
+    """Return a TRES string's shares, by which jobs share a GPU (`shard=2`, `mps:a100=50`); None without any."""
     return ",".join(each for each in _SHARE.findall(tres) if not each.endswith("=0")) or None
 
 
@@ -134,7 +134,7 @@ def _number(value: str, entry: str) -> int:
 
 
 def duration_ms(text: str) -> int | None:
-    """Return the duration of Slurm's `[DAYS-][HOURS:]MINUTES:SECONDS`; None for UNLIMITED, Partition_Limit and the like."""
+    """Return the duration of `[DAYS-][HOURS:]MINUTES:SECONDS`; None for UNLIMITED, Partition_Limit and the like."""
     found = _DURATION.fullmatch(text.strip())
     if found is None or text.strip().isdecimal():
         return None
@@ -258,7 +258,7 @@ def read_jobs(path: str, text: bytes, limits: InputLimits) -> pl.DataFrame:
 def json_jobs(
     path: str, text: bytes, limits: InputLimits, program: tuple[str, str], job_of: Callable[[dict[str, Any]], _Read]
 ) -> Iterator[_Read]:
-    """Yield the jobs in the text of `program`, which is its name and the command. Raises InputError where a part is incomplete.
+    """Yield the jobs in the text of `program` (name, command). Raises InputError where a part is incomplete.
 
     `job_of` reads one job; it may raise ValueError, LookupError, TypeError and AttributeError.
     """
@@ -306,7 +306,7 @@ def _json_job(job: dict[str, Any]) -> _Job:
 
 
 def _json_steps(job: dict[str, Any]) -> Iterator[_Job]:
-    """Yield the steps of a job that have figures of GPUs; Slurm's JSON calls what went in `requested` and what went out `consumed`."""
+    """Yield a job's steps with GPU figures; Slurm's JSON calls what went in `requested`, what went out `consumed`."""
     for step in job.get("steps") or ():
         tres = step.get("tres") or {}
         used = {each: _json_tres(entries) for each, entries in (tres.get("requested") or {}).items()}
@@ -326,7 +326,10 @@ def _json_steps(job: dict[str, Any]) -> Iterator[_Job]:
 
 
 def json_number(value: int | dict[str, Any] | None, *, is_zero_known: bool = False) -> str | None:
-    """Return a number, or since Slurm 22.05 `{"set": true, "infinite": false, "number": 60}`; 0 is unknown unless `is_zero_known`."""
+    """Return a number as text; 0 is unknown (None) unless `is_zero_known`.
+
+    Since Slurm 22.05 it comes as `{"set": true, "infinite": false, "number": 60}`.
+    """
     if isinstance(value, dict):
         value = value.get("number") if value.get("set") and not value.get("infinite") else None
     return None if value is None or (value == 0 and not is_zero_known) else str(value)

@@ -1,7 +1,7 @@
-"""Reads scontrol's view of a moment: the GPUs of running jobs, the reasons of jobs, and hosts whose GPUs Slurm may not allocate.
+"""Reads scontrol's view of a moment: running jobs' GPUs, jobs' reasons, and hosts whose GPUs Slurm may not allocate.
 
-`scontrol show job --details`, `show node` and `show reservation` differ in how their blocks begin, so one file may hold all of them.
-The output of `sinfo` is a file of its own.
+`scontrol show job --details`, `show node` and `show reservation` differ in how their blocks begin, so one file may hold
+all of them. The output of `sinfo` is a file of its own.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ _SINFO_LINE = "sinfo --Node --all --format='%N|%T|%G|%H|%E'"
 def _stopped_nodes(text: str) -> Iterator[WithheldNode]:
     """Yield the nodes of sinfo on which no job starts, from the time that its reason has; nothing for others.
 
-    Any `--format` with `|` between its fields will do, and the columns of `sinfo --list-reasons`, which lists only such nodes.
-    Raises ValueError where the header lacks the time, or a list of nodes is malformed.
+    Any `--format` with `|` between its fields will do, and the columns of `sinfo --list-reasons`, which lists only such
+    nodes. Raises ValueError where the header lacks the time, or a list of nodes is malformed.
     """
     lines = text.splitlines()
     heads = [(found[0].strip(), found.start()) for found in re.finditer(r"[^|\s]+", lines[0])]
@@ -187,7 +187,7 @@ def _json_reason(job: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def with_reasons(rows: pl.DataFrame, shown: Iterable[SlurmState], *, is_open: pl.Expr) -> pl.DataFrame:
-    """Return the rows (`allocation_id`, `reason`) with the shown reason of open rows: accounting keeps only some reasons."""
+    """Return the rows (`allocation_id`, `reason`), open ones with the shown reason: accounting keeps only some."""
     reasons = {job: reason for state in shown for job, reason in (state.reasons or {}).items()}
     shown_reason = pl.col("allocation_id").replace_strict(reasons, default=None, return_dtype=pl.String)
     return rows.with_columns(reason=pl.when(is_open).then(pl.coalesce(shown_reason, "reason")).otherwise("reason"))
@@ -196,7 +196,7 @@ def with_reasons(rows: pl.DataFrame, shown: Iterable[SlurmState], *, is_open: pl
 def withheld_rows(
     shown: Iterable[SlurmState], host_of: Callable[[str], str], zone: str, as_of_ms: int | None
 ) -> pl.DataFrame:
-    """Return rows of the table `withheld`; none where the time of the state is unknown. `host_of` returns the lake's name for a node."""
+    """Return rows of `withheld`; none where the state's time is unknown. `host_of` gives the lake's name for a node."""
     nodes = [vars(each) | {"node": host_of(each.node)} for state in shown for each in state.withheld]
     texts = dict.fromkeys(("node", "kind", "since", "until", "name", "reason"), pl.String())
     frame = pl.DataFrame(nodes, schema=texts | {"gpus": pl.Int32()})

@@ -1,8 +1,8 @@
 """Use of GPUs by Slurm's own accounting: `gres/gpuutil` and `gres/gpumem` of the steps of a job.
 
-Slurm keeps the last and the highest reading of each task, summed over the GPUs of its processes (`TRESUsageInTot`, `TRESUsageInMax`;
-jobacct_gather, JobAcctGatherFrequency). A mean per GPU therefore needs the GPUs of the step. No such figure is an average over time,
-so they bound the use of a job and never become time in the ledger.
+Slurm keeps the last and the highest reading of each task, summed over the GPUs of its processes (`TRESUsageInTot`,
+`TRESUsageInMax`; jobacct_gather, JobAcctGatherFrequency). A mean per GPU therefore needs the GPUs of the step. No such
+figure is an average over time, so they bound the use of a job and never become time in the ledger.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def is_step() -> pl.Expr:
 def with_gpu_use(jobs: pl.DataFrame, lines: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     """Return the jobs with the columns ACCOUNTED, null where no step has figures of GPUs.
 
-    Steps may run beside each other on the same GPUs, such as `batch` and its `srun`, so their use adds up, and the time for which it is
-    known is at most that of the job. `extern` holds no work of the job. `jobs` has `run`, `gpu_count` and `lasted_ms`; `lines` are those of
-    sacct with `lasted_ms` and `run`, the row number of the job that a step follows.
+    Steps may share GPUs at one time, such as `batch` and its `srun`, so their use adds up, and its known time is at
+    most the job's. `extern` holds no work of the job. `jobs` has `run`, `gpu_count` and `lasted_ms`; `lines` are those
+    of sacct with `lasted_ms` and `run`, the row number of the job that a step follows.
     """
     name = pl.coalesce("JobIDRaw", "JobID").str.strip_chars().str.extract(_STEP, 1)
     tasks = pl.when(name == "batch").then(1).otherwise(pl.col("NTasks").cast(pl.Int64, strict=False))

@@ -1,7 +1,7 @@
 """Allocations in the ledger's form: what is known of each allocation once, and intervals that do not overlap on a GPU.
 
-Frames hold times as integer milliseconds. A row of the `allocation` table is one allocation on one GPU or, with `gpu` null, on a number of
-GPUs of one host. The same allocation may have several rows, for example at its start and at its end.
+Frames hold times as integer milliseconds. A row of the `allocation` table is one allocation on one GPU or, with `gpu`
+null, on a number of GPUs of one host. An allocation may have several rows, for example at its start and at its end.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class AllocationSpans:
 def place(
     unplaced: pl.DataFrame, gpus_of_host: Mapping[str, Sequence[str]], process_jobs: pl.DataFrame | None = None
 ) -> AllocationSpans:
-    """Return allocations (UNPLACED_SCHEMA) placed on all GPUs of their host, or on the GPUs on which their processes were observed.
+    """Return allocations (UNPLACED_SCHEMA) placed on all GPUs of their host, or on those with their observed processes.
 
-    An allocation is never placed on more GPUs than it counts: those with the most process time come first. `gpus_of_host` is what a
-    scheduler can allocate: whole GPUs that are not split, and MIG instances. `process_jobs` are times at which processes of a job were on
-    a GPU, with PROCESS_JOBS_SCHEMA; `job` as in the ledger (`slurm:ID`, several joined by `+`).
+    An allocation gets at most as many GPUs as it counts, those with the most process time first. `gpus_of_host` is what
+    a scheduler can allocate: unsplit GPUs and MIG instances. `process_jobs` (PROCESS_JOBS_SCHEMA) are times at which
+    processes of a job were on a GPU; `job` is as in the ledger (`slurm:ID`, several joined by `+`).
     """
     allocations = unplaced.with_row_index("row")
     found = pl.concat(
@@ -145,9 +145,9 @@ def allocation_spans(
     since_ms: int = 0,
     until_ms: int = FOREVER_MS,
 ) -> AllocationSpans:
-    """Return all allocations of a time range as intervals per GPU (SPAN_SCHEMA), cut to [since_ms, until_ms); counted ones are placed.
+    """Return allocations as intervals per GPU (SPAN_SCHEMA), cut to [since_ms, until_ms); counted ones are placed.
 
-    `allocations` are rows of the `allocation` table with ALLOCATION_COLUMNS and `host`, also those that started long before.
+    `allocations` are rows of the `allocation` table with ALLOCATION_COLUMNS and `host`, however early they started.
     """
     rows = clip(known_allocations(allocations), since_ms, until_ms, start="start")
     found = place(_unplaced_rows(rows), gpus_of_host, process_jobs)
@@ -156,10 +156,10 @@ def allocation_spans(
 
 
 def flatten(allocations: pl.DataFrame) -> pl.DataFrame:
-    """Return intervals of allocations (ALLOCATION_COLUMNS and `host`) with SPAN_SCHEMA, sorted, that never overlap on a GPU.
+    """Return allocations (ALLOCATION_COLUMNS and `host`) as sorted SPAN_SCHEMA intervals that never overlap on a GPU.
 
-    Where allocations overlap, user, account, allocation_id and job name all of them, sorted and joined by `+`. Allocations without a
-    GPU are left out.
+    Where allocations overlap, user, account, allocation_id and job name all of them, sorted and joined by `+`.
+    Allocations without a GPU are left out.
     """
     return _spans(known_allocations(allocations).filter(pl.col("gpu").is_not_null()))
 
@@ -172,7 +172,7 @@ def merged_spans(spans: pl.DataFrame, placed: pl.DataFrame) -> pl.DataFrame:
 
 
 def overlapping_allocations(allocations: pl.DataFrame) -> pl.DataFrame:
-    """Return the times (gpu, host, time, end, allocations) at which several allocations name one GPU, because it is shared or a record is wrong."""
+    """Return when several allocations name a GPU (shared, or a wrong record): gpu, host, time, end, allocations."""
     segments = _segments(_overlapping_rows(known_allocations(allocations).filter(pl.col("gpu").is_not_null())))
     found = segments.group_by("gpu", "start", "end").agg(
         _joined_names("host"), allocations=_joined_names("job"), count=pl.col("job").n_unique()
@@ -187,8 +187,8 @@ def overlapping_allocations(allocations: pl.DataFrame) -> pl.DataFrame:
 def known_allocations(allocations: pl.DataFrame) -> pl.DataFrame:
     """Return one row per allocation, host, GPU and start, from all its rows, with `start`, `end` and `job`.
 
-    A row with an end beats one without. An allocation without any ends where the same allocation starts again on that host, and at
-    `planned_end` at the latest; else it runs on. Allocations that end before they start are left out.
+    A row with an end beats one without. An allocation without any ends where the same allocation starts again on that
+    host, and at `planned_end` at the latest; else it runs on. Allocations that end before they start are left out.
     """
     rows = _merged_rows(allocations.with_columns(single_names("user", "account")).rename({"time": "start"}))
     rows = _with_job(_without_counted(_with_ends(rows)))
@@ -196,7 +196,7 @@ def known_allocations(allocations: pl.DataFrame) -> pl.DataFrame:
 
 
 def _merged_rows(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per allocation, host, GPU and start, with all values of its rows; single rows are not grouped, which saves time."""
+    """Return a row per allocation, host, GPU and start, with all its rows' values; only repeated rows are grouped."""
     key = (*_RUN, "gpu")
     alone = rows.select(key).is_unique()
     if alone.all():
@@ -222,7 +222,7 @@ def _with_ends(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _without_counted(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows without counts of GPUs that other rows of the same run name; a larger count keeps the remaining GPUs."""
+    """Return the rows without counts of GPUs that rows of the same run name; a larger count keeps the remainder."""
     counted = pl.col("gpu").is_null()
     if not rows.select(counted.any()).item():
         return rows

@@ -1,4 +1,4 @@
-"""Times of allocations: epoch seconds, or ISO 8601 with or without an offset, and the hour that is repeated when summer time ends."""
+"""Times of allocations: epoch seconds, ISO 8601 with or without an offset, and the hour repeated after summer time."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ UNKNOWN = ("", "unknown", "none", "n/a", "invalid", "null")
 class Moments:
     """A column of times in epoch milliseconds, as the first and as the second pass through a repeated hour.
 
-    Both are null in three cases: the text is empty (`absent`); it is not a time, or a time that summer time skips (`wrong`); or
-    the time is not in the years 2000 to 9999 (`outside`).
+    Both are null in three cases: the text is empty (`absent`); it is not a time, or a time that summer time skips
+    (`wrong`); or the time is not in the years 2000 to 9999 (`outside`).
     """
 
     first: pl.Series
@@ -56,7 +56,7 @@ def read_moments(text: pl.Series, zone: str) -> Moments:
 
 
 def start_and_end(start: Moments, end: Moments, elapsed_ms: pl.Series | None = None) -> tuple[pl.Series, pl.Series]:
-    """Return start and end of allocations, by the passes through a repeated hour that fit the elapsed time, where it is known.
+    """Return start and end of allocations, by the passes through a repeated hour that fit a known elapsed time.
 
     Else the first pass counts, and for an end that would lie before its start the second.
     """

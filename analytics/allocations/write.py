@@ -1,9 +1,9 @@
 """Writes allocations to the lake; importing the same or an overlapping export again neither doubles nor loses rows.
 
-One file per host and UTC date of the allocations' starts holds all imported rows. Its range is the epoch milliseconds of its
-first and last row. Agents number from 10^14 on, so the two ranges never cover each other, and allocations that an agent wrote
-stay visible. The merged file gets a range that covers the old one, so it hides the old file, or replaces it under the same name.
-Only then the old file is deleted: a reader of visible files sees the old rows or all rows at every moment.
+One file per host and UTC date of the allocations' starts holds all imported rows. Its range is the epoch milliseconds
+of its first and last row. Agents number from 10^14 on, so the two ranges never cover each other, and allocations that
+an agent wrote stay visible. The merged file's range covers the old one, so it hides the old file, or replaces it under
+the same name. Only then is the old file deleted: a reader of visible files always sees the old rows or all rows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ AS_OF = "allocations_as_of_ms"
 """Key of the files' metadata: the moment that the source describes."""
 
 TIME_ZONES = "allocations_time_zones"
-"""Key of the files' metadata: the zones, joined by commas, in which times without an offset were read; `?` is unknown."""
+"""Metadata key: the zones, joined by commas, in which times without an offset were read; `?` is unknown."""
 
 _RUN = ["scheduler", "allocation_id", "time"]
 _KEY = [*_RUN, "gpu"]
@@ -37,10 +37,10 @@ _NOTHING = pl.DataFrame(schema={name: ROW_SCHEMA[name] for name in ("scheduler",
 def write(
     lake: Lake, read: ReadAllocations, removed: pl.DataFrame | None = None, *, newest_first: bool = False
 ) -> Published:
-    """Merge the allocations into the lake. Raises LakeError, after which the lake is whole and the same import completes it.
+    """Merge the allocations into the lake. Raises LakeError: the lake is whole, and the same import completes it.
 
-    `removed` are runs (scheduler, allocation_id, host, time) that the imported ones replace. `newest_first` is the order of the days: the
-    replacement must be written before the replaced rows go.
+    `removed` are runs (scheduler, allocation_id, host, time) that the imported ones replace. `newest_first` is the
+    order of the days: the replacement must be written before the replaced rows go.
     """
     gone = (_NOTHING if removed is None else removed).with_columns(_day=pl.col("time") // DAY_MS)
     rows = read.rows.unique(["host", *_KEY], keep="last", maintain_order=True)
@@ -134,9 +134,9 @@ def _write_new(lake: Lake, new: pl.DataFrame, place: LakeFile, facts: Mapping[st
 def merge(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     """Return the allocations of both, one row per scheduler, allocation, start and GPU; both with ROW_SCHEMA.
 
-    Where both know an allocation, new values win unless they are null. Once an allocation has an end, a source in which it still runs
-    is the older one, and adds only what was unknown. Where one source names the GPUs of an allocation and the other only counts
-    them, the GPUs stay, and the newer source gives the other values.
+    Where both know an allocation, new values win unless they are null. Once an allocation has an end, a source in which
+    it still runs is the older one, and adds only what was unknown. Where one source names the GPUs of an allocation and
+    the other only counts them, the GPUs stay, and the newer source gives the other values.
     """
     named = _rows_on_known_gpus(old, new)
     both = named.with_columns(_new=True).join(
