@@ -136,7 +136,7 @@ _UNREADABLE = ("not a number", "unknown unit")
 
 
 def doubts(imported: Imported, overview: ImportOverview, now_ms: int) -> tuple[str, ...]:
-    """Return everything that looks wrong, the importer's own doubts first; `now_ms` decides which times are in the future."""
+    """Return what looks wrong, the importer's own doubts first; `now_ms` decides which times are in the future."""
     found = [f"{file.path}: {odd}" for file in imported.files for odd in file.odd]
     found += imported.odd
     for look in (_count, _times, _hours, _utilization, _memory, _power, _lists_only):
@@ -219,7 +219,7 @@ def _power(imported: Imported, overview: ImportOverview) -> Iterator[str]:
 
 
 def _lists_only(imported: Imported, _: ImportOverview) -> Iterator[str]:
-    """Return a doubt about process lists without samples: beside an earlier import they would become separate rows or GPUs."""
+    """Yield a doubt about process lists without samples: beside an earlier import they become separate rows or GPUs."""
     frame = imported.gpu
     if PROCESSES not in frame.columns:
         return
@@ -276,7 +276,10 @@ def _losses(imported: Imported) -> Iterator[str]:
 
 
 def ask(odd: Sequence[str], text: str, summary: str) -> None:
-    """Return if a person at a terminal, who has read `text`, answers yes. Else raise InputError, with the summary on standard output."""
+    """Return if a person at a terminal reads `text` and answers yes; else raise InputError.
+
+    Without a terminal the summary goes to standard output.
+    """
     if sys.stdin.isatty() and sys.stderr.isatty():
         say_lines(text)
         say_lines("This looks wrong. Publish it anyway? [y/N] ", end="")

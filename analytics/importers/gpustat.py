@@ -40,7 +40,7 @@ class _File:
     count: int = 0
 
     def samples(self, text: bytes) -> Iterator[dict[str, object]]:
-        """Return the values of each GPU and document of the host, by gpustat's names, with its process list. Raises InputError."""
+        """Yield each GPU's values per document of the host, by gpustat's names, and processes. Raises InputError."""
         for each in read_documents(self.path, text, self.limits):
             if not isinstance(each, dict) or not isinstance(each.get("gpus"), list):
                 self.tally.drop(CUT_OFF, 1)

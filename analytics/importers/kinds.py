@@ -1,4 +1,4 @@
-"""Shared parts of `fallow import` and `fallow allocations import`: one subcommand per kind, flags, pseudonyms, a progress bar."""
+"""Shared by `fallow import` and `fallow allocations import`: a subcommand per kind, flags, pseudonyms, progress bar."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_key_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def pseudonyms_of(args: argparse.Namespace, settings: Config) -> Pseudonyms | None:
-    """Return the pseudonyms that the flag or the settings ask for; None where users keep their names. Raises ConfigError without a key."""
+    """Return the pseudonyms that the flag or settings ask for; None: names stay. Raises ConfigError without a key."""
     return Pseudonyms.from_config(settings, args.pseudonym_key)
 
 
@@ -87,7 +87,7 @@ def add_kinds(
 def add_recording_flags(
     parser: argparse.ArgumentParser, tool: str, files: str, *, zone: bool = True, says_host: bool = False
 ) -> None:
-    """Add the flags for recordings of one host: files, host, interval, and the zone in which the tool writes local time."""
+    """Add the flags for one host's recordings: files, host, interval, and the zone of the tool's local time."""
     parser.add_argument("files", nargs="+", metavar="FILE", help=f"{files}, plain or gzipped")
     default = " (default: as in the file)" if says_host else ""
     parser.add_argument("--host", required=not says_host, help=f"host on which {tool} ran{default}")

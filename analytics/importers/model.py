@@ -85,8 +85,8 @@ class Imported:
     gpu: pl.DataFrame
     """Columns of the table `gpu`, in the lake's types, one row per (gpu, time + offset_ms); an absent column is null.
 
-    Its column `processes`, where present, holds the process list of that moment: null where no list was read, empty where there was
-    no process.
+    Its column `processes`, where present, holds the process list of that moment: null where no list was read, empty
+    where there was no process.
     """
     device: pl.DataFrame
     """Columns of the table `device`, in the lake's types; an absent column is null."""
@@ -114,15 +114,16 @@ class Imported:
     """The rows of `gpu` and `device` by host, where the files name their hosts; `host` is then none of them."""
 
     given: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """Users that series named: a row per GPU, user and unbroken segment with gpu, start_ms, end_ms (the last sample that named the user),
-    namespace, pod, container, slurm_job, user (any of the last five null), for `analytics.scraped.who`."""
+    """Users that series named: a row per GPU, user and unbroken segment with gpu, start_ms, end_ms (the last sample
+    that named the user), namespace, pod, container, slurm_job, user (any of the last five null), for
+    `analytics.scraped.who`."""
 
 
 _UUID = r"^(GPU|MIG)-"
 
 
 def scoped(names: pl.Series, hosts: pl.Series) -> pl.Series:
-    """Return GPU ids as in the lake: UUIDs unchanged, others prefixed with their host (`gn001/0`), because hosts number alike."""
+    """Return GPU ids as in the lake: UUIDs unchanged, others with their host (`gn001/0`), as hosts number alike."""
     name, place = pl.lit(names), pl.lit(hosts) + "/"
     known = name.str.contains(_UUID) | name.str.starts_with(place)
     return pl.select(pl.when(known).then(name).otherwise(place + name)).to_series().alias(names.name)
@@ -157,7 +158,7 @@ PROCESSES = "processes"
 
 
 def unique_keys(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per (gpu, true_ms): of rows that share one, the first non-null value of each column, and all processes."""
+    """Return one row per (gpu, true_ms): of several, each column's first non-null value, and all processes."""
     again = pl.struct(KEYS).is_duplicated()
     repeated = frame.filter(again)
     if repeated.is_empty():
@@ -202,7 +203,7 @@ _FACTS = tuple(column.name for column in DEVICE.columns if column.name not in ("
 
 
 def daily_devices(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per GPU and day at its first sample's time, from samples (time, gpu, and any of the device columns).
+    """Return a row per GPU and day at its first sample's time, from samples (time, gpu, and any of the device columns).
 
     Each value is the last one observed on that day.
     """

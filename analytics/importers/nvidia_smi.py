@@ -1,4 +1,4 @@
-"""`fallow import nvidia-smi`: the machine-readable output of `nvidia-smi`, and what its kinds of files share with gpustat's."""
+"""`fallow import nvidia-smi`: machine-readable output of `nvidia-smi`, and what its files share with gpustat's."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def usable_rows(
     *,
     cut_off: bool = False,
 ) -> tuple[pl.DataFrame, FileReport]:
-    """Return a tool's rows with their time in UTC and the names of their GPU, and the report. Raises InputError, UsageError."""
+    """Return a tool's rows with UTC times and the names of their GPU, and the report. Raises InputError, UsageError."""
     lines = rows.height + tally.dropped.total() + tally.not_samples
     times = moments(rows["local"], rows["sure_ms"], settings.zone)
     if times.skipped is not None:

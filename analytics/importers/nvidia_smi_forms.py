@@ -1,4 +1,4 @@
-"""Converts `nvidia-smi dmon` and `pmon -o DT`, whose tables become CSV of --query-gpu, and documents of `nvidia-smi -q -x`."""
+"""Converts `nvidia-smi dmon` and `pmon -o DT` to CSV like that of --query-gpu, and documents of `nvidia-smi -q -x`."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class _Table:
 
 
 def table_as_csv(path: str, text: bytes, day: date | None) -> bytes:
-    """Return the same lines as CSV; header lines of units are blank. `day` is that of the first line where no date is written.
+    """Return the lines as CSV; header lines of units are blank. `day` is the first line's where no date is written.
 
     Raises InputError for tables without times, and where a column has another unit.
     """
@@ -171,7 +171,7 @@ def is_xml(text: bytes) -> bool:
 
 
 def xml_samples(path: str, text: bytes, limits: InputLimits, tally: Tally) -> Iterator[dict[str, object]]:
-    """Yield the values of each GPU and document by their places, with its process list; unreadable documents are counted by GPU.
+    """Yield each GPU's values per document, by their places, with its process list; unreadable documents count by GPU.
 
     Raises InputError where the documents have no time, and for a document that is too long.
     """
@@ -193,7 +193,7 @@ def xml_samples(path: str, text: bytes, limits: InputLimits, tally: Tally) -> It
 
 
 def _documents(path: str, text: bytes, limits: InputLimits) -> Iterator[bytes]:
-    """Yield each document with its end, also where the last one lacks it. Its length is limited: as elements it takes fifty times its size."""
+    """Yield each document with its end, added if missing. Its length is limited: elements take fifty times its size."""
     start = 0
     while start < len(text):
         end = text.find(_END, start)
@@ -221,7 +221,7 @@ def _processes(gpu: ET.Element, tally: Tally) -> list[dict[str, object]] | None:
 
 
 def _document_time(path: str, text: str | None) -> str:
-    """Return `2026-11-20 10:00:00` for `Fri Nov 20 10:00:00 2026`, which nvidia-smi writes in English in every locale."""
+    """Return `2026-11-20 10:00:00` for `Fri Nov 20 10:00:00 2026`: nvidia-smi writes English in every locale."""
     if text is None:
         raise InputError(f"{path} has a document without a timestamp", "record it with nvidia-smi -q -x")
     months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]

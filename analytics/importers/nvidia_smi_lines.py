@@ -75,10 +75,8 @@ SCHEMA: dict[str, pl.DataType] = {
     "nameless": pl.Boolean(),
     **{name: pl.String() for name in (*TEXTS, COUNT)},
 }
-"""First columns of every parsed frame: line, run of nvidia-smi, host's time or moment, health, `nameless`, names of the GPU.
-
-`nameless` is true where no column names the GPU.
-"""
+"""First columns of every parsed frame: line, run of nvidia-smi, host's time or moment, health, `nameless` (true where
+no column names the GPU), names of the GPU."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ class _Reader:
     timed: bool = False
 
     def in_force(self, header: str) -> Header:
-        """Return the fields of the lines below a header: as given, where the header has the same names or no readable ones."""
+        """Return the fields below a header: as given, where the header has the same names or no readable ones."""
         own, given = Header.of(header, self.separator), Header.of(self.given, self.separator)
         known = own.has_time and [name for name, _ in own.fields] != [name for name, _ in given.fields]
         return own if known or not self.given else given
@@ -163,7 +161,7 @@ _HEAD_BYTES, _MOST_BEFORE = 2**16, 20
 
 
 def _separated_text(path: str, text: bytes, fields: Sequence[str] | None) -> tuple[bytes, str]:
-    """Return the lines without quotes, and their separator: nvidia-smi's comma, or what a spreadsheet saves in its place."""
+    """Return the lines without quotes, and their separator: nvidia-smi's comma, or what a spreadsheet saves instead."""
     heads = text[:_HEAD_BYTES].decode(errors="ignore").split("\n")
     heads = [line for line in heads if line.strip()][:_MOST_BEFORE] or [""]
     if fields is None:
@@ -278,7 +276,7 @@ def _parse_group(header: Header, group: pl.DataFrame, tally: Tally) -> pl.DataFr
 
 
 def _doubt_last_value(frame: pl.DataFrame, reader: _Reader, tally: Tally) -> pl.DataFrame:
-    """Return the rows. nvidia-smi ends every line; if the last line has no end, its last value may lack digits and is dropped."""
+    """Return the rows. nvidia-smi ends every line: a last value without a line end may lack digits, and is dropped."""
     last, header = reader.last_nr, reader.in_force(reader.header)
     if frame.is_empty() or frame["nr"][-1] != last or re.search(_ENDS_WHOLE, reader.last_line):
         return frame

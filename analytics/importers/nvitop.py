@@ -60,7 +60,7 @@ class CollectedRecord:
 
 
 def read_records(path: str, source: ImportSource, limits: InputLimits, tally: Tally) -> list[CollectedRecord]:
-    """Return the file's records, those of one tag in their order; other objects are counted. Raises InputError for other kinds of file."""
+    """Return the file's records, in order per tag; other objects are counted. Raises InputError for another kind."""
     return list(_windowed_records(_records(path, source, limits, tally)))
 
 
@@ -245,7 +245,7 @@ def _add_note(tally: Tally, note: str) -> None:
 
 
 def _values(metrics: Mapping[str, float], *, goes_on: bool) -> Iterator[tuple[str, float]]:
-    """Yield the columns of one GPU: averages of the window for shares, last values for other columns and for windows that continue."""
+    """Yield a GPU's columns: the window's averages for shares, last values for others and for windows that continue."""
     for key in dict.fromkeys(each.rpartition("/")[0] for each in metrics):
         known = _KEY.fullmatch(key)
         name = "" if known is None else known[1]
@@ -261,7 +261,7 @@ def _values(metrics: Mapping[str, float], *, goes_on: bool) -> Iterator[tuple[st
 
 
 def _first_number(values: Mapping[str, float], keys: Sequence[str]) -> float | None:
-    """Return the first of these values that is a number; NaN, for a later count, where some are there and none is one."""
+    """Return the first of these values that is a number; NaN, to be counted later, if none is; None without any."""
     there = [values[key] for key in keys if key in values]
     return next((value for value in there if not math.isnan(value)), there[0] if there else None)
 
@@ -304,7 +304,10 @@ def _last_value(values: Mapping[str, float], key: str) -> int | None:
 def _frame(rows: list[dict[str, object]], host: str, tally: Tally) -> pl.DataFrame:
     """Return the rows as columns of the lake, impossible values null and counted."""
     columns = (GPU.column("gpu_util_max_pct"), *map(lake_column, _METRICS.values()))
-    listed = [None if (each := row[PROCESSES]) is None else [vars(one) for one in each] for row in rows]  # type: ignore[attr-defined]
+    listed = [
+        None if (each := row[PROCESSES]) is None else [vars(one) for one in each]  # type: ignore[attr-defined]
+        for row in rows
+    ]
     frame = pl.DataFrame(
         {
             "gpu_index": pl.Series([row["index"] for row in rows], dtype=pl.Int16),

@@ -92,7 +92,7 @@ def check_values(
 def check_recording(
     path: str, rows: pl.DataFrame, declare: Mapping[str, Declare], of_processes: Declare, tally: Tally
 ) -> None:
-    """Note doubtful values in the rows of a tool's file and in their process lists, whose units are the tool's. Raises as `check_values`.
+    """Note doubtful values in a tool's rows and their process lists, in the tool's units. Raises as `check_values`.
 
     `declare` is by column; `of_processes` does the same for the memory of processes.
     """
@@ -126,7 +126,7 @@ def _faults(frame: pl.DataFrame, nulled: Mapping[tuple[str, str], int], card: in
 
 
 def _outside(name: str, values: pl.Series, nulled: Mapping[tuple[str, str], int]) -> Iterator[_Fault]:
-    """Yield a fault where many values are out of range: a stray value is noise and only counted, many are another unit."""
+    """Yield a fault where many values are out of range: a few are noise and only counted, many are another unit."""
     count = sum(nulled.get((name, reason), 0) for reason in _OUTSIDE)
     total = count + len(values)
     if count >= _FEW and count > _SHARE * total:

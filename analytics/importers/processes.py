@@ -1,4 +1,4 @@
-"""Process lists in imports: a column of lists beside the values of a GPU and moment, and the lake's rows made from them."""
+"""Process lists in imports: a column of lists beside a GPU's values at a moment, and the lake's rows from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_PROCESS = "-"
 """pmon's mark for a GPU without a process."""
 
 _UNEXPLAINED_BYTES = 10**9
-"""More memory in use than this (the default of ledger.held_min_bytes) has a user: a list without a process then hides some."""
+"""More used memory than this (the default of ledger.held_min_bytes) has a user: an empty list then hides processes."""
 
 LISTS_HOLD = 3
 """Number of steps between lists for which a list is valid, as for rows."""
@@ -56,7 +56,7 @@ def readable_pid(value: object) -> int | None:
 
 
 def process_list(entries: Iterable[object], tool: Exporter, tally: Tally) -> list[dict[str, object]] | None:
-    """Return the processes (as dicts) of a document's list without those that lack an id, which are counted; None where all lack it.
+    """Return a document's processes as dicts, without those that lack an id, which are counted; None where all lack it.
 
     An entry holds values by the tool's names; anything else has no id.
     """
@@ -112,7 +112,7 @@ def command_names(texts: pl.Series) -> pl.Series:
 
 
 def one_process_lists(frame: pl.DataFrame, *, none: pl.Series) -> pl.Series:
-    """Return a list per row of the frame (`pid` and other fields of a process): empty where `none`, null without a pid."""
+    """Return a list per row (`pid` and other fields of a process): empty where `none`, null without a pid."""
     known = [pl.col(name) if name in frame.columns else pl.lit(None) for name in _TYPES]
     one = pl.struct(each.cast(kind).alias(name) for each, (name, kind) in zip(known, _TYPES.items(), strict=True))
     readable = pl.col("pid").is_not_null() | none
@@ -184,7 +184,7 @@ def counted(rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
 
 
 def _held_counts(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows with the last list's count where they have none, for up to three of the usual steps between lists.
+    """Return the rows, those without a count with the last list's, for up to three of the usual steps between lists.
 
     As in the agent's rows, a list holds until the next one.
     """
@@ -200,7 +200,7 @@ def _held_counts(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def process_rows(gpu: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of the lake's `process` table that an import's `gpu` rows list: at their times, each process once."""
+    """Return the `process` table's rows that an import's `gpu` rows list: at their times, each process once."""
     if PROCESSES not in gpu.columns:
         return conform(pl.DataFrame(schema={"time": pl.Datetime("ms", "UTC")}), PROCESS)
     step = pl.col("time").filter(pl.col(PROCESSES).is_not_null()).diff().median().over("gpu").dt.total_milliseconds()

@@ -1,13 +1,13 @@
 """Writes imported rows to the lake; importing again, in parts or in any order, neither doubles nor loses rows.
 
-One file per table, UTC date and host holds all rows that importers ever wrote. Its range is the epoch milliseconds of its
-first and last row; agents number from 10^14 on, so the two ranges never cover each other. New rows are merged with the present
-rows. The merged file gets a range that covers the old one, so it hides the old file, or replaces it under the same name. Only then
-the old file is deleted: a reader of visible files sees the old rows or all rows at every moment. Imports of one host take turns
-(fallow.leases), because each merges with the result of the one before.
+One file per table, UTC date and host holds all rows that importers ever wrote. Its range is the epoch milliseconds of
+its first and last row; agents number from 10^14 on, so the two ranges never cover each other. New rows are merged with
+the present rows. The merged file gets a range that covers the old one, so it hides the old file, or replaces it under
+the same name. Only then the old file is deleted: a reader of visible files sees the old rows or all rows at every
+moment. Imports of one host take turns (fallow.leases), because each merges with the result of the one before.
 
-Followed series arrive every few minutes. Their files hold an hour, and have the hour's range as their name; rows are merged with the
-files that overlap their hour. `analytics.scraped.lake_writer.DayMerging` makes one file of a past day.
+Followed series arrive every few minutes. Their files hold an hour, and have the hour's range as their name; rows are
+merged with the files that overlap their hour. `analytics.scraped.lake_writer.DayMerging` makes one file of a past day.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _LAST_KEYS: Mapping[str, list[str]] = {"gpu": ["offset_ms"], "process": ["pid"]}
 def merge(table: LakeTable, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     """Return the rows of both, sorted; where both have a row, new values win unless they are null.
 
-    Rows of `gpu` are the same if GPU and true time are (time + offset_ms: also with another interval). Rows of `device` are
-    the same if the GPU is, on one date; the earlier time then stays. Rows of `process` are the same if GPU, time and process are.
+    Rows of `gpu` are the same if GPU and true time (time + offset_ms) are, even with another interval. Rows of `device`
+    are the same if the GPU is, on one date; the earlier time stays. Rows of `process`: if GPU, time and process are.
     """
     keys = _KEYS[table.name]
     marked = keyed(table, new).with_columns(is_new=pl.lit(value=True))
@@ -88,7 +88,7 @@ def merge(table: LakeTable, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFram
 
 
 def _applies(table: LakeTable, name: str) -> pl.Expr:
-    """Return whether a value applies: health is `ok` only for rows with some value, and unknown for a row without any."""
+    """Return whether a value applies: health is `ok` only for rows with some value, and unknown for other rows."""
     if name != "health":
         return pl.lit(value=True)
     described = ("time", "gpu", "interval_ms", "offset_ms", "read_delay_ms", "health", "util_source")
@@ -117,8 +117,8 @@ class Published:
 def publish(lake: Lake, imported: Imported, *, hourly: bool = False) -> tuple[Published, ...]:
     """Merge the rows into the lake. Raises LakeError, after which the lake is whole and the same import completes it.
 
-    With `hourly`, rows of `gpu`, `host` and `serving` go into files of an hour; all other rows go into files of a day. A service is
-    unattended, so with `hourly` no lake is created: an empty folder is an unmounted one.
+    With `hourly`, rows of `gpu`, `host` and `serving` go into files of an hour; all other rows go into files of a day.
+    A service is unattended, so with `hourly` no lake is created: an empty folder is an unmounted one.
     """
     if hourly:
         require_marker(lake)
@@ -154,13 +154,13 @@ def _publish_tables(lake: Lake, imported: Imported, span_ms: int) -> tuple[Publi
 
 
 def _dates(frames: Sequence[pl.DataFrame]) -> list[str]:
-    """Return the days of the rows and the days beside them, where the same rows may be under another interval's time."""
+    """Return the rows' days and the days beside them, where the same rows may be under another interval's time."""
     days = {int(day) for frame in frames if frame.height for day in (frame["time"].dt.epoch("ms") // DAY_MS).unique()}
     return sorted({utc_day(each * DAY_MS) for day in days for each in (day - 1, day, day + 1) if each >= 0})
 
 
 def _present_files(lake: Lake, table: LakeTable, host: str, dates: Sequence[str]) -> list[LakeFile]:
-    """Return the host's files that imports wrote, including hidden ones and compacted files that contain such a file."""
+    """Return the host's files that imports wrote, including hidden ones and compacted files that contain one."""
     return [file for file in lake.all_files(table.name, hosts=[host], dates=dates) if file.first_seq < LATEST_MS]
 
 
@@ -191,7 +191,7 @@ class _Slot:
         ]
 
     def file(self, rows: pl.DataFrame, replaced: Sequence[LakeFile]) -> LakeFile:
-        """Return the file of these rows: an hour's has the hour's range, a day's that of its rows, and both cover what they replace."""
+        """Return the rows' file: an hour's has the hour's range, a day's its rows'; both cover what they replace."""
         moments = rows["time"].dt.epoch("ms").sort()
         first, last = (self.start_ms, self.last_ms) if self.span_ms < DAY_MS else (moments[0], moments[-1])
         return LakeFile(
@@ -243,7 +243,7 @@ def _read(files: list[LakeFile], table: LakeTable) -> pl.DataFrame:
 
 
 def _rows_at_known_times(rows: pl.DataFrame, present: list[LakeFile], span_ms: int) -> pl.DataFrame:
-    """Return the rows, with those that the lake has under another date or hour (from another interval) kept at that time and offset.
+    """Return the rows; those in the lake under another date or hour (another interval) keep that time and offset.
 
     Two dates are two files, whose change no reader could see at once.
     """

@@ -55,7 +55,7 @@ _ABSENT = ("", "-", "n/a", "[n/a]", "null")
 
 
 def frame_of(rows: Iterator[Mapping[str, object]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """Return the rows as one frame, null where a row lacks a column; made in parts, because Python objects take ten times the space."""
+    """Return the rows as one frame, null for a lacking column; in parts, as Python objects take ten times the space."""
     parts = [pl.DataFrame(schema=schema)]
     while some := list(islice(rows, _AT_ONCE)):
         parts.append(pl.DataFrame(some, schema=schema))
@@ -119,8 +119,8 @@ CUT_OFF = "in a document that is truncated or damaged"
 def read_documents(path: str, text: bytes, limits: InputLimits) -> Iterator[Any]:
     """Yield the JSON values that follow one another or are in lists; None for each text between them that is not JSON.
 
-    One at a time: as Python objects a file takes ten times its size. Raises InputError for a value that is too long, and for a
-    file with more damage than documents.
+    One at a time: as Python objects a file takes ten times its size. Raises InputError for a value that is too long,
+    and for a file with more damage than documents.
     """
     damaged, at = 0, 0
     while (at := end_of(BETWEEN, text, at)) < len(text):
@@ -138,7 +138,7 @@ def read_documents(path: str, text: bytes, limits: InputLimits) -> Iterator[Any]
 
 
 def document_at(path: str, text: bytes, at: int, limits: InputLimits) -> tuple[Any, int] | None:
-    """Return the JSON value that begins there and its end; None where there is none. Raises InputError for one that is too long."""
+    """Return the JSON value that begins there and its end; None without one. Raises InputError if it is too long."""
     size = _PIECE
     while True:
         part = text[at : at + size].decode(errors="ignore")  # the end may split a character
@@ -183,8 +183,8 @@ def listed_items(
 ) -> Generator[_Item, None, tuple[Any, bool]]:
     """Return a document without the items of its list, and whether there were none; the items are read one by one.
 
-    A list may be larger than a document may be. `listed` is its key, and the noun for its items. Raises ValueError where an item or the
-    text around the list is incomplete, the errors of `item_of`, and InputError where either is too long.
+    A list may be larger than a document. `listed` is its key, and the noun for its items. Raises ValueError where an
+    item or the text around the list is incomplete, InputError where either is too long, and the errors of `item_of`.
     """
     key, what = listed
     begin = re.search(rb'"%b"\s*:\s*\[\s*' % key.encode(), text)

@@ -32,7 +32,7 @@ from fallow.units import parse_bytes
 _SMALLEST_CARD_BYTES = 2**20
 _REPEATS = 0.1
 _FEW_REPEATS = 10
-"""Largest share and number of rows that may repeat a GPU and time with another value: more are two GPUs with one name."""
+"""Most rows (share, number) that may repeat a GPU and time with another value: more are two GPUs with one name."""
 
 _SET_HERE = ("interval_ms", "offset_ms")  # --time and --interval determine these
 NAMEABLE = tuple(column.name for column in GPU.columns if not column.key and column.name not in _SET_HERE)
@@ -185,7 +185,7 @@ def _number_doubts(names: pl.Series) -> list[str]:
 
 
 def parse_columns(texts: Sequence[str]) -> list[Wanted]:
-    """Return what the --column flags ask for, one entry per file. Raises UsageError on a malformed flag or an unknown name."""
+    """Return what the --column flags ask for, by file. Raises UsageError on a malformed flag or an unknown name."""
     by_file: dict[str, list[tuple[str, str]]] = {}
     for text in texts:
         name, equals, where = text.partition("=")

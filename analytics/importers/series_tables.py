@@ -68,7 +68,7 @@ def read_table(
 ) -> tuple[pl.DataFrame, ImportSource]:
     """Return `time`, `gpu`, `host` (null: unnamed) and a column for each of `keys`, as the file writes them.
 
-    `keys` are names of columns, or of metrics where the file has a column of metrics or of values by name. Raises InputError.
+    `keys` name columns, or metrics where the file has a column of metrics or of values by name. Raises InputError.
     """
     named = shape.named
     if shape.wide is not None:

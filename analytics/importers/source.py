@@ -1,4 +1,4 @@
-"""Opens input files by their first bytes, not their names, within limits; undoes gzip and encodings, and reads named columns."""
+"""Opens input files by their first bytes, not names, within limits; undoes gzip and encodings; reads named columns."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class _Unpacker:
         return self._member.eof
 
     def unpacked(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the content of the members in chunks; NUL bytes after a member are padding, and anything else ends the stream."""
+        """Yield the members' content in chunks; NUL bytes after a member are padding, anything else ends the stream."""
         for chunk in chunks:
             remaining = chunk
             while remaining:
@@ -181,7 +181,7 @@ class ImportSource:
 
 
 def open_source(path: str, limits: InputLimits) -> ImportSource:
-    """Return the file's content. Raises InputError where it is missing, unreadable, a folder, empty, too large or in another format."""
+    """Return the content. Raises InputError for a missing, unreadable, empty, too large or foreign file or a folder."""
     try:
         if Path(path).is_dir():
             raise InputError(f"{path} is a folder", f"name the files in it, such as {path.rstrip('/')}/*.csv")
@@ -260,7 +260,7 @@ _SEPARATORS = (",", ";", "\t")
 def read_columns(
     path: str, names: Sequence[str], limits: InputLimits, is_wanted: Callable[[str], bool] = lambda _: False
 ) -> tuple[pl.DataFrame, ImportSource]:
-    """Return the file's columns of those names, and wanted others (CSV: as text), in file order. Raises InputError that names the file."""
+    """Return the named and other wanted columns (CSV: text), in file order. Raises InputError that names the file."""
     source = open_source(path, limits)
     try:
         if source.text is None:
@@ -355,8 +355,8 @@ def read_parquet(
 ) -> pl.DataFrame:
     """Return the named columns and wanted others, all by default. Raises InputError, ArrowException and OSError.
 
-    A dictionary stores a long text once, and a file of some kilobytes may refer to it a million times: such columns are counted
-    at their size without a dictionary before they are unpacked.
+    A dictionary stores a long text once, and a file of some kilobytes may refer to it a million times: such columns are
+    counted at their size without a dictionary before they are unpacked.
     """
     if source.parquet is None:
         raise InputError(f"{source.path} is neither CSV nor Parquet", "give a CSV with a header line")

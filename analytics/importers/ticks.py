@@ -1,7 +1,7 @@
 """Finds the GPU of nvidia-smi lines that name none, from the number and order of lines in a tick.
 
-nvidia-smi asks one GPU after another and then sleeps, so the gaps between lines are of two kinds. The number of GPUs and the
-length of a tick follow from the file itself; an interval that a user gives can only confirm them.
+nvidia-smi asks one GPU after another and then sleeps, so the gaps between lines are of two kinds. The number of GPUs
+and the length of a tick follow from the file itself; an interval that a user gives can only confirm them.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class _Candidate:
 
 
 def place(path: str, rows: pl.DataFrame, interval_ms: int | None, *, cut_off: bool, tally: Tally) -> pl.DataFrame:
-    """Return the rows (nr, block, true_ms, nameless, count, ...) with `position`: the place in the tick, null for rows with a name.
+    """Return the rows (nr, block, true_ms, nameless, count, ...) with `position` in the tick, null for named rows.
 
-    Lines of ticks that straggle or follow one another too closely are placed by count and order; lines without a place are
-    dropped and counted. Raises InputError where ticks cannot be distinguished, and where the interval contradicts them.
+    Lines of ticks that straggle or follow one another too closely are placed by count and order; lines without a place
+    are dropped and counted. Raises InputError where ticks cannot be distinguished or contradict the interval.
     """
     if not rows["nameless"].any():
         return rows.with_columns(position=pl.lit(None, pl.UInt32))
@@ -93,7 +93,7 @@ def _stated_count(mine: pl.DataFrame) -> int | None:
 
 
 def tick_shape(path: str, times: Whole, blocks: Whole, stated_gpus: int | None, interval_ms: int | None) -> TickShape:
-    """Return the shape of the file's ticks. Raises InputError where the times leave it open or contradict the interval."""
+    """Return the shape of a file's ticks. Raises InputError where times leave it open or contradict the interval."""
     times, blocks = times[:_LOOKED_AT], blocks[:_LOOKED_AT]
     if stated_gpus is not None and not 1 <= stated_gpus <= MOST_GPUS:
         raise InputError(
@@ -287,7 +287,7 @@ def _doubtful_groups(good: npt.NDArray[np.bool_], blocks: Whole) -> list[Group]:
 
 
 def _bridged_groups(groups: list[Group], sizes: Whole, blocks: Whole, gpus: int) -> list[Group]:
-    """Return two adjacent groups joined with the group of the right size between them, where only together they are whole.
+    """Return adjacent groups joined with the right-sized group between them, where only together they are whole.
 
     The end of a slow tick and the start of the next slow one can have as many lines as a tick.
     """
@@ -301,7 +301,7 @@ def _bridged_groups(groups: list[Group], sizes: Whole, blocks: Whole, gpus: int)
 
 
 def _fits_in_time(shape: TickShape, times: Whole, starts: Whole, sizes: Whole, group: Group) -> bool:
-    """Return whether the ticks in these lines fit between the neighbours: two halves of two ticks take the time of two."""
+    """Return whether these lines' ticks fit between the neighbours: two halves of two ticks take the time of two."""
     if shape.cadence_ms is None:
         return False
     first, last = group

@@ -56,7 +56,7 @@ def given_interval_ms(text: str | None) -> int | None:
 
 @dataclass(frozen=True)
 class Times:
-    """Milliseconds since the epoch, UTC, null where a value is no time; whether some were local; and the decisions made.
+    """Milliseconds since the epoch, UTC, null where a value is no time; whether some were local; and the decisions.
 
     `odd` holds the questions that the file leaves open.
     """
@@ -114,9 +114,9 @@ def moments(local: pl.Series, sure_ms: pl.Series, zone: str) -> Times:
 
 
 def split_times(text: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Return texts as local times without a zone (naive), and as moments in milliseconds: one of them is null, both where there is no time.
+    """Return texts as naive local times, and as moments in milliseconds: one of the two is null, both without a time.
 
-    A moment is a time with an offset (`2026-11-20T10:00:00Z`), or a number of epoch seconds, or milliseconds from 13 digits on.
+    A moment is a time with an offset (`2026-11-20T10:00:00Z`), epoch seconds, or milliseconds from 13 digits on.
     """
     text = text.str.strip_chars()
     number = text.set(~text.str.contains(_EPOCH), None).cast(pl.Float64)
@@ -156,8 +156,8 @@ def _year_first(text: pl.Series) -> pl.Series:
 def _parse_local(text: pl.Series) -> pl.Series:
     """Return times without a zone such as `2026/11/20 10:00:00.123`, as naive milliseconds; null where unreadable.
 
-    Dates such as 20.11.2026 and 11/20/2026 are read where the column shows the order of day and month. Raises InputError where it
-    may be either.
+    Dates such as 20.11.2026 and 11/20/2026 are read where the column shows the order of day and month. Raises
+    InputError where it may be either.
     """
     tidy = _year_first(text.str.strip_chars()).str.replace_all("/", "-", literal=True)
     tidy = tidy.str.replace(r"(\d)T(\d)", "$1 $2")
@@ -176,7 +176,7 @@ def _parse_local(text: pl.Series) -> pl.Series:
 
 
 def both_passes(local: pl.Series, zone: str) -> tuple[pl.Series, pl.Series]:
-    """Return the zone's local times in milliseconds, as first and as second pass through a repeated hour; null where it skips them."""
+    """Return local times in milliseconds, as first and second pass of a repeated hour; null if the zone skips them."""
     first = local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
     second = local.dt.replace_time_zone(zone, ambiguous="latest", non_existent="null")
     return first.dt.epoch("ms"), second.dt.epoch("ms")
@@ -230,11 +230,13 @@ def _second_pass(local_ms: pl.Series, shift_ms: pl.Series, where: pl.Series) -> 
         if after is not None and after >= 0 and (before is None or before < 0 or after < before):
             late.extend(run["row"])
     numbers = pl.Series(range(len(local_ms)), dtype=pl.UInt32)
-    return tuple(numbers.is_in(pl.Series(each, dtype=pl.UInt32).implode()) for each in (late, sure))  # type: ignore[return-value]  # two of two
+    return tuple(  # type: ignore[return-value]  # two of two
+        numbers.is_in(pl.Series(each, dtype=pl.UInt32).implode()) for each in (late, sure)
+    )
 
 
 def steps_back(times_ms: pl.Series, group: pl.Series | None = None) -> list[int]:
-    """Return the rows at which times step back by an hour, as clocks do when summer time ends; empty for unordered files.
+    """Return the rows at which times step back an hour, as clocks do when summer time ends; empty for unordered files.
 
     `group` separates rows that may each be in order by themselves.
     """
@@ -294,7 +296,7 @@ def latest_possible_ms() -> int:
 
 
 def drop_impossible(frame: pl.DataFrame, earliest_ms: int, tally: Tally) -> pl.DataFrame:
-    """Return the rows without those of impossible times, which are counted: before `earliest_ms`, or in the future (a day of slack for zones).
+    """Drop and count rows of impossible times: before `earliest_ms`, or in the future (a day of slack for zones).
 
     A single impossible row would turn the time before or after it into a segment of decades.
     """

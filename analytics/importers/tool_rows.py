@@ -1,4 +1,4 @@
-"""Converts a tool's values, under the tool's own names, to the lake's columns by its mapping in `analytics/mapping/tools`."""
+"""Converts a tool's values, under its own names, to the lake's columns by its mapping in `analytics/mapping/tools`."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def rows_of_cells(
 ) -> pl.DataFrame:
     """Return rows from text cells: nr, block, local, sure_ms, health, nameless, TEXTS and columns of the lake.
 
-    `local` is the host's time; `sure_ms` is the moment, where the cell states it; rows with an unreadable time are dropped. `lines` has
-    nr, block and the whole line of each row, and `processes` where their lists are known; `cells` has the texts by the tool's names, and
-    TIMESTAMP; `units` are those that a header names.
+    `local` is the host's time; `sure_ms` is the moment, where the cell states it; rows with an unreadable time are
+    dropped. `lines` has nr, block and the whole line of each row, and `processes` where their lists are known; `cells`
+    has the texts by the tool's names, and TIMESTAMP; `units` are those that a header names.
     """
     local, sure_ms = split_times(cells[TIMESTAMP])
     readable = local.is_not_null() | sure_ms.is_not_null()
@@ -82,7 +82,7 @@ def rows_of_cells(
 
 
 def rows_of_documents(samples: Iterator[Mapping[str, object]], tool: Exporter, tally: Tally) -> pl.DataFrame:
-    """Return `rows_of_cells` for samples of documents: values by the tool's names, TIMESTAMP and PROCESSES (dicts or None)."""
+    """Return `rows_of_cells` for documents: values by the tool's names, TIMESTAMP and PROCESSES (dicts or None)."""
     names = [name for own in texts_of(tool).values() for name in own]
     names += [each.metric for metrics in quantities_of(tool).values() for each in metrics]
     cells = frame_of(samples, {**dict.fromkeys((TIMESTAMP, *names), pl.String()), PROCESSES: LISTS})
@@ -107,7 +107,7 @@ def _first_known(places: Sequence[pl.Series]) -> pl.Series:
 def _first_value(
     cells: pl.DataFrame, metrics: Sequence[MappedMetric], units: Mapping[str, str], tally: Tally
 ) -> pl.Series:
-    """Return the column that the metrics fill: in each row the first of them that has a value. Rows without any are counted."""
+    """Return the column that the metrics fill: per row the first that has a value. Rows without any are counted."""
 
     def read(values: pl.Series, metric: MappedMetric, counts: Tally) -> pl.Series:
         if metric.column == _MASK:

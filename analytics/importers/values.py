@@ -55,7 +55,7 @@ def absent_to_null(values: pl.Series, column: str, tally: Tally) -> pl.Series:
 
 
 def clean(values: pl.Series, column: LakeColumn, tally: Tally) -> pl.Series:
-    """Return the values in the column's type; NaN, text, and impossible values of the quantity become null and are counted.
+    """Return the values in the column's type; NaN, text and impossible values become null and are counted.
 
     Percentages lie in 0..100, ratios in 0..1; only a temperature may be negative. Raises
     polars.exceptions.PolarsError where values of this kind hold no numbers at all.
@@ -122,7 +122,7 @@ _POINTED = r"^[+-]?[1-9]\d{0,2}(?:\.\d{3})+(?:[^\d,.]|$)"
 
 
 def with_decimal_points(values: pl.Series, name: str) -> pl.Series:
-    """Return texts such as `88,10 W` and `1.234,5` with decimal points, and `1,234,567` without separators of thousands.
+    """Return texts such as `88,10 W` and `1.234,5` with decimal points, `1,234,567` without separators of thousands.
 
     Raises InputError that names the column where a comma may be either: all of its numbers are like `9,000`.
     """
@@ -229,7 +229,7 @@ def find_unit(text: str, units: Mapping[str, float]) -> str | None:
 
 
 def parse_units(texts: Sequence[str], columns: Sequence[LakeColumn]) -> dict[str, str]:
-    """Return the declarations of the --unit flags, by column. Raises UsageError where a flag fits no imported column."""
+    """Return the --unit flags' declarations by column. Raises UsageError where a flag fits no imported column."""
     declared: dict[str, str] = {}
     by_name = {column.name: column for column in columns}
     for text in texts:
@@ -246,7 +246,7 @@ def parse_units(texts: Sequence[str], columns: Sequence[LakeColumn]) -> dict[str
 
 
 def unit_of(source: str, column: LakeColumn, declared: str | None) -> ReadUnit | None:
-    """Return the unit of a file's column `source`: declared, else written in its name (`mem_mib`, `memory [MiB]`), else the lake's.
+    """Return the unit of a file's column: declared, else in its name (`mem_mib`, `memory [MiB]`), else the lake's.
 
     None for a column without unit. Raises UsageError where the name has an unusable unit.
     """
@@ -306,7 +306,7 @@ def in_lake_unit(values: pl.Series, column: LakeColumn, unit: ReadUnit | None, t
 
 
 def cell_parts(text: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Return the numbers of cells such as `512 MiB`, and their units as text, empty for a number alone; null for other cells."""
+    """Return the numbers of cells such as `512 MiB`, and their units, empty for a number alone; null for others."""
     parts = text.str.extract_groups(_CELL).struct.unnest()
     return parts.to_series(0).cast(pl.Float64, strict=False), parts.to_series(1)
 
