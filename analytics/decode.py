@@ -54,7 +54,7 @@ def by_host(
     gpu: str | None = None,
     on_unusable: OnUnusable | None = None,
 ) -> HostRows:
-    """Return each host's rows in the order of its files (of one GPU), with the named columns; null where a file lacks one.
+    """Return each host's rows (of one GPU) in its files' order, with the named columns; null where a file lacks one.
 
     An unusable file is left out where `on_unusable` is given, which receives it. Raises as `parquet.read` does.
     """
@@ -104,7 +104,7 @@ def _decoded(
 ) -> list[tuple[pl.DataFrame, list[int]]]:
     """Return the rows of some hosts in as few frames as possible, each with the number of rows of each of its hosts.
 
-    Where one scan refuses the files, it tries those of half as many hosts, down to one, whose files are read one by one.
+    Where one scan refuses the files, it tries those of half as many hosts, down to one, whose files are read singly.
     """
     is_countable = gpu is None or len(hosts) == 1
     rows = _rows_by_one_scan([file for own in hosts for file in own], table, kinds, gpu) if is_countable else None

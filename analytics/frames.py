@@ -37,7 +37,7 @@ def read_frame(
 
 
 def arrow(frame: pl.DataFrame, table: schema.LakeTable) -> pa.Table:
-    """Return the frame with integer-millisecond times as an Arrow table of the schema, sorted like a file of the table."""
+    """Return the frame (integer-millisecond times) as an Arrow table of the schema, sorted like the table's files."""
     # Polars copies lists in a quarter of the time that pyarrow takes
     rows = frame.select(table.names).sort(parquet.order_of(table), nulls_last=True, maintain_order=True)
     return rows.to_arrow().cast(parquet.arrow_schema(table))
@@ -88,7 +88,7 @@ def typed(frame: pl.DataFrame, table: schema.LakeTable) -> pl.DataFrame:
 def with_mapped(
     rows: pl.DataFrame, by: Sequence[str], schema: Mapping[str, pl.DataType], of: Callable[..., Sequence[object]]
 ) -> pl.DataFrame:
-    """Return the rows, in their order, with columns that a function makes of others; it is called once for each combination.
+    """Return the rows, in order, with columns that a function derives from others; one call per combination.
 
     Args:
         rows: with the columns `by`.

@@ -1,4 +1,4 @@
-"""The words of fallow, each with its meaning: what pages show on hover, reports print beside a figure, and docs/glossary.md lists."""
+"""The words of fallow with their meanings: shown by pages on hover, by reports beside figures, in docs/glossary.md."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from analytics.language.sentences import tr
 class Term:
     """One word of the field and its meaning, one sentence without a full stop.
 
-    `column` is its name in data where that differs; `short` is the meaning in a few words, for the narrow columns of a table.
-    `label` is what people read where `name` is a value in data, such as a state.
+    `column` is its name in data where that differs; `short` is the meaning in a few words, for the narrow columns of a
+    table. `label` is what people read where `name` is a value in data, such as a state.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Half-open intervals [time, end) in integer milliseconds: the one clip, cut, merge, islands and levels for rows of every table.
+"""Half-open intervals [time, end) in integer milliseconds: the one clip, cut, merge, islands and levels of all tables.
 
 The sums of a ledger row (SUMS) are divided by time whenever a row is shortened, so that no part has the energy of the
 whole. Whole numbers stay whole, so parts may differ from the row by half a millisecond each.
@@ -114,10 +114,14 @@ def by_hour(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def by_day(rows: pl.DataFrame, zone: tzinfo) -> pl.DataFrame:
-    """Return the rows cut at the zone's midnights, with `day` as `2026-11-20`; the parts of a cut row follow the uncut rows."""
+    """Return the rows cut at the zone's midnights, with `day` (`2026-11-20`); parts of cut rows follow uncut rows."""
     if rows.is_empty():
         return rows.with_columns(day=pl.lit("", pl.String))
-    dates, midnights = _midnights(int(rows["time"].min()), int(rows["end"].max()), zone)  # type: ignore[arg-type]  # of integers
+    dates, midnights = _midnights(
+        int(rows["time"].min()),  # type: ignore[arg-type]  # of integers
+        int(rows["end"].max()),  # type: ignore[arg-type]  # of integers
+        zone,
+    )
     first, last = (np.searchsorted(midnights, moments, side="right") - 1 for moments in (rows["time"], rows["end"] - 1))
     marked = rows.with_columns(day=pl.Series(first, dtype=pl.Int64), _last=pl.Series(last, dtype=pl.Int64))
     over = marked.filter(pl.col("day") < pl.col("_last"))
@@ -176,8 +180,8 @@ def islands(by: Sequence[str], gap_ms: int | None = 0, *, start: str = "time", e
 def levels(spans: pl.DataFrame, by: Sequence[str] = (), *, weight: pl.Expr | None = None) -> pl.DataFrame:
     """Return the number of simultaneous intervals: `by`, `time`, `end` and `level`, sorted by `by` and `time`.
 
-    A row lasts from one moment at which an interval of its `by` begins or ends to the next, also where the level stays equal or is 0.
-    The last row of each `by` begins where the last interval ends: its level is 0 and its `end` null.
+    A row lasts from one moment at which an interval of its `by` begins or ends to the next, also where the level stays
+    equal or is 0. The last row of each `by` begins where the last interval ends: its level is 0 and its `end` null.
 
     Args:
         spans: rows with `by`, `time` and `end`.

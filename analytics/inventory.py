@@ -152,8 +152,8 @@ def load_inventory(lake: Lake, *, compare_all: bool = False) -> Inventory:
 def _terms(frame: pl.DataFrame) -> pl.DataFrame:
     """Return the model and pool of each GPU that changed one of them, with the start of each term.
 
-    The first entry also holds for the time before it. Where the first entries name no pool, the first pool applies to them,
-    because it was not yet stated. A card keeps its model, so an entry without a model changes nothing.
+    The first entry also holds for the time before it. Where the first entries name no pool, the first pool applies to
+    them, because it was not yet stated. A card keeps its model, so an entry without a model changes nothing.
     """
     entries = frame.select("gpu", "model", "pool", since="time").unique(
         ("gpu", "since"), keep="last", maintain_order=True

@@ -25,12 +25,12 @@ def joined_names(names: Iterable[str | None]) -> str | None:
 
 
 def asked_name(text: str) -> str:
-    """Return a user's name from the command line, as shown or with the `+` of its source. Raises ArgumentTypeError for an empty name."""
+    """Return a user's name as shown, or with the `+` of its source. Raises ArgumentTypeError for an empty name."""
     return single_name(given_name(text))
 
 
 def given_name(text: str) -> str:
-    """Return the name from the command line. Raises ArgumentTypeError if it is blank: a blank name stands for time without a user."""
+    """Return the given name. Raises ArgumentTypeError if it is blank: a blank name stands for time without a user."""
     if not text.strip():
         raise argparse.ArgumentTypeError("the name is empty: leave the option out to select everything")
     return text

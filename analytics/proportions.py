@@ -27,8 +27,8 @@ _ROUNDING = 1e-9
 class Estimate:
     """A figure and its bounds, in order: low <= point <= high.
 
-    The mean of equal numbers may differ from its least or most in the last digit: the bound is then the point. Raises ValueError for
-    bounds that are out of order by more.
+    The mean of equal numbers may differ from its least or most in the last digit: the bound is then the point. Raises
+    ValueError for bounds that are out of order by more.
     """
 
     low: float

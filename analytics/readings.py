@@ -20,9 +20,9 @@ _SCHEMA = dict.fromkeys(("time", "interval_ms"), pl.Int64) | dict.fromkeys(READI
 def gpu_readings(lake: Lake, gpu: str, spans: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame:
     """Return the GPU's rows that begin inside the time: `time`, `interval_ms` and READINGS, sorted; null is unknown.
 
-    They are the rows on which the ledger rests. Of several rows for one moment it is the counted one, each until the next row at
-    most, and for each host only the time that counts for that host. Only the files of those hosts and of the time's days
-    are opened, a day of a host at a time; unusable files are left out. Raises LakeError and its kinds.
+    They are the rows on which the ledger rests. Of several rows for one moment it is the counted one, each until the
+    next row at most, and for each host only the time that counts for that host. Only the files of those hosts and of
+    the time's days are opened, a day of a host at a time; unusable files are left out. Raises LakeError and its kinds.
 
     Args:
         lake: the lake with the rows.

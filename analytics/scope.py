@@ -25,8 +25,8 @@ from fallow.errors import EmptyScopeError
 class Scope:
     """The requested part; None is everything.
 
-    The pool is that of each GPU at the time, the model that of the card (for a MIG instance, of its GPU), the team that of the
-    owners file.
+    The pool is that of each GPU at the time, the model that of the card (for a MIG instance, of its GPU), the team that
+    of the owners file.
     """
 
     pool: str | None = None
@@ -92,8 +92,8 @@ def narrow(
 ) -> WindowLedger:
     """Return the ledger of a window narrowed to the scope; `whole` stays whole.
 
-    Raises EmptyScopeError where nothing is left; with `or_empty` only for a name that does not occur in the whole ledger and that
-    `is_known` does not know.
+    Raises EmptyScopeError where nothing is left; with `or_empty` only for a name that does not occur in the whole
+    ledger and that `is_known` does not know.
     """
     if scope.is_all:
         return ledger
@@ -136,8 +136,8 @@ def narrowed(ledger: Ledger, scope: Scope, costs: Costs, inventory: Inventory, o
 def _rows_of_people(ledger: Ledger, rows: pl.DataFrame, scope: Scope, owners: Owners) -> pl.DataFrame:
     """Return the rows of a team or a user, with their share of the GPU and nothing that reveals other users.
 
-    Where others had a part of the GPU, `job` is null, `account` has those of the same team alone, and `user_shares` is not
-    null: that marks such a row, however many users remain in it.
+    Where others had a part of the GPU, `job` is null, `account` has those of the same team alone, and `user_shares` is
+    not null: that marks such a row, however many users remain in it.
     """
     rows = rows.filter(~pl.col("state").is_in(UNALLOCATED))
     pairs = rows.select("user", "account").unique().rows()
@@ -184,7 +184,7 @@ _MINE: dict[str, pl.DataType] = {
 def _own_names(
     scope: Scope, owners: Owners, user: str | None, account: str | None
 ) -> tuple[list[int], str | None, str | None, bool]:
-    """Return the requested ones among the names that share a GPU: their positions, their names joined, and their team's accounts joined.
+    """Return the requested ones of a GPU's names: their positions, the names joined, their team's accounts joined.
 
     Return also whether others are left out, by name or by account.
     """

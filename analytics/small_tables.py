@@ -1,10 +1,10 @@
-"""Reads small observed tables (inventory, allocations, requests, events) of all hosts from one file per month, and per day of the newest month.
+"""Reads small tables (inventory, allocations, requests, events) from a file per month, and per day of the newest month.
 
-Every host writes its own files. A thousand hosts write thousands of files of a few rows each, and opening them takes seconds.
-The kept rows of a period carry a fingerprint of their source files and are built again when these change.
+Every host writes its own files. A thousand hosts write thousands of files of a few rows each, and opening them takes
+seconds. The kept rows of a period carry a fingerprint of their source files and are built again when these change.
 
-The files of a month that ended a week ago are not even listed: `Lake.put` and `Lake.delete` remove the kept month of a file
-that they change. Only the build of the whole ledger compares all months, because another program may have copied files.
+Files of a month that ended a week ago are not even listed: `Lake.put` and `Lake.delete` remove the kept month of a file
+that they change. Only the build of the whole ledger compares all months, as another program may have copied files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fallow.errors import LakeError, UnusableFileError
 from fallow.lake import ALL_HOSTS, KEPT_BY_MONTH, MONTH_LAST_SEQ, Lake, LakeFile, month_file
 
 WORTH_KEEPING = 8
-"""Number of files of one period; fewer are read as quickly as one file, but a month that ended a week ago is always kept."""
+"""Files of one period; fewer are read as quickly as one, but a month that ended a week ago is always kept."""
 
 SETTLED_AFTER_MS = WEEK_MS
 """Time after the end of a month from which its kept rows are used without a listing: writers' clocks differ by less."""
@@ -38,7 +38,7 @@ def read_small(
     *,
     compare_all: bool = False,
 ) -> pl.DataFrame:
-    """Return the named columns of the rows of `device`, `allocation`, `request` or `event`, with `host`; times as integer milliseconds.
+    """Return named columns of `device`, `allocation`, `request` or `event`, with `host`; times as integer milliseconds.
 
     All rows, or those of a window with both ends. A past month is read from one file, a day of the newest month from
     one. Where the lake cannot be written, everything is read from the hosts' own files. `compare_all` compares also the

@@ -25,8 +25,8 @@ from fallow.output import say
 class Inputs:
     """A lake, a window and the settings in force.
 
-    `back` holds a window that counts back from the end of the data. `WindowLedger.window` resolves it, because that end is known
-    only once the ledger is read. Until then `window` is all that the lake has.
+    `back` holds a window that counts back from the end of the data. `WindowLedger.window` resolves it, because that end
+    is known only once the ledger is read. Until then `window` is all that the lake has.
     """
 
     lake: Lake
@@ -41,13 +41,13 @@ class Inputs:
 
 
 HISTORY_MS = 5 * WEEK_MS
-"""The time before a window that findings need: those of the week before rest on 28 days of their own and a week to test against."""
+"""Findings' time before a window: those of the week before need 28 days of their own and a week to test against."""
 
 READ_MS = 10 * WEEK_MS
-"""The time before a window for which the ledger is read. Decisions rest on up to five weeks before its end, and look back HISTORY_MS before those."""
+"""The ledger's time before a window: recommendations need up to five weeks before its end, and HISTORY_MS more."""
 
 REPORT_HISTORY_MS = 16 * WEEK_MS
-"""The time before a window that a report needs: its trend has 13 weeks before, and the fleet of each is known from the four weeks before its end."""
+"""A report's time before a window: its trend has 13 weeks, each with the fleet of the four weeks before its end."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def load_whole(inputs: Inputs) -> Ledger:
 
 
 def history_start_ms(window: Window, history_ms: int = HISTORY_MS) -> int | None:
-    """Return the start of a window's history: `history_ms` before it, or its own length if longer; None where it has no start.
+    """Return the start of a window's history: `history_ms` before it, or its length if longer; None without a start.
 
     The history never begins before the epoch.
     """
@@ -117,7 +117,7 @@ def history_start_ms(window: Window, history_ms: int = HISTORY_MS) -> int | None
 
 
 def _loaded_ledger(inputs: Inputs, window: Window, history_ms: int) -> Ledger:
-    """Return the ledger of the window and its history; read day by day where it is kept and current, else over the whole lake."""
+    """Return the ledger of window and history; read by day where it is kept and current, else over the whole lake."""
     first_ms = history_start_ms(window, history_ms)
     if first_ms is None:
         return load_whole(inputs)
@@ -194,7 +194,7 @@ def say_left_out(lake: Lake, ledger: WindowLedger | None = None) -> None:
 
 
 def confirmed(inputs: Inputs, inside: Ledger) -> tuple[Ledger, IdleFloors | None]:
-    """Return the ledger inside the window with the evidence for its sampled idle time, from the draw of the fleet's idle cards."""
+    """Return the window's ledger with evidence for sampled idle time, and the floors from the fleet's idle cards."""
     rows = inside.segments
     if not (rows["sampled_ms"] > 0).any():
         return replace(inside, segments=with_unconfirmed(rows, None, Inventory({}))), None

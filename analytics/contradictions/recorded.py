@@ -1,4 +1,4 @@
-"""Contradictions in rows of the table `gpu` before they are in the lake: each UTC day by itself, as the ledger judges it."""
+"""Contradictions in rows of `gpu` before they are in the lake: each UTC day by itself, as the ledger judges it."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""GpuReadings that cannot be true together, whatever wrote them: one function from rows to verdicts, for the ledger and for imports.
+"""Readings that cannot be true together, whatever wrote them: a function from rows to verdicts, for ledger and imports.
 
-Two kinds of verdict. Where nothing shows what a GPU did, its rows are refuted and their time is not observed: a page whose
-readings repeat (an exporter or its driver hangs), or kernels on a card without a context. Where one witness alone is wrong, its
-values are unknown and the time stays observed: a counter that stands still beside readings that move, energy that does not fit
-the power, power or activity that repeats beside a card at work.
+Two kinds of verdict. Where nothing shows what a GPU did, its rows are refuted and their time is not observed: a page
+whose readings repeat (an exporter or its driver hangs), or kernels on a card without a context. Where one witness alone
+is wrong, its values are unknown and the time stays observed: a counter that stands still beside readings that move,
+energy that does not fit the power, power or activity that repeats beside a card at work.
 
-One witness never convicts. GpuReadings that repeat are a fault only if several of them do, for ten minutes, and one of them cannot.
-The readings of an idle card may well repeat, and none of them cannot, unless its energy counter stands still too.
+One witness never convicts. Repeated readings are a fault only if several repeat for ten minutes, and one of them cannot
+repeat. An idle card's readings may all repeat, unless its energy counter stands still too.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class GpuReadings:
 
     @cached_property
     def stride(self) -> int:
-        """Return a distance of rows of which every run that is long enough holds three: a look at so few rows shows where to look."""
+        """Return the distance of rows of which every long enough run holds three: few rows show where to look."""
         longest_ms = int(self.interval[::64].max())
         return (max(_LEAST_ROWS, _LEAST_MS // max(1, longest_ms)) + 1) // 3
 
@@ -250,7 +250,7 @@ def _base(rows: GpuReadings) -> Floats:
 
 
 def _unchanged(rows: GpuReadings, values: Floats, above: float | None = None) -> Places:
-    """Return the rows with the value of the row of their GPU before, of all runs that may be long enough; unknown is like unknown.
+    """Return the rows that repeat their GPU's previous value, in runs that may be long enough; unknowns are equal.
 
     Only values above a bound, where it is given.
     """
@@ -304,7 +304,7 @@ def _alike(rows: GpuReadings, still: _Runs) -> Mask:
 
 
 def _judge_counters(rows: GpuReadings, still: _Runs, found: Contradictions) -> set[int]:
-    """Drop energy counters that stand still while other readings move. Return their GPUs: they are no witnesses against a page."""
+    """Drop energy counters that stand still beside moving readings. Return their GPUs: no witnesses against a page."""
     if rows.counter_mj is None or rows.drawn_w is None:
         return set()
     at = _unchanged(rows, rows.counter_mj)
@@ -338,7 +338,7 @@ def _rows_of(rows: GpuReadings, gpu: int) -> slice:
 
 
 def _must_have_risen(rows: GpuReadings, run: slice) -> bool:
-    """Return whether the counter must have risen over these rows: by the power, and by more than twice its finest step."""
+    """Return whether, by the power, the counter must have risen here by `_LEAST_MJ` and by twice its finest step."""
     watts = np.nan_to_num(rows.of("power_w")[run], nan=_LEAST_W)
     steps_ms = rows.start[run] - rows.start[run.start - 1 : run.stop - 1]
     rises = np.zeros(0) if rows.counter_mj is None else np.diff(rows.counter_mj[_gpu_rows(rows, run)])
@@ -384,7 +384,7 @@ def _cannot_repeat(rows: GpuReadings, still: _Runs, broken: set[int]) -> Mask:
 
 
 def _is_noise(rows: GpuReadings, name: str, run: slice) -> bool:
-    """Return whether the value that a run repeats is one that a card at work does not keep: power, or a mean of activity.
+    """Return whether a card at work does not keep the value that a run repeats: power, or a mean of activity.
 
     Rounded values may stay equal, and so may those of a source that never showed any noise of this card.
     """
@@ -412,7 +412,7 @@ def _page_example(rows: GpuReadings, run: slice) -> str:
 
 
 def _judge_power(rows: GpuReadings, at: Places, found: Contradictions) -> None:
-    """Drop power that repeats beside a card at work, and utilization that repeats with it, unless the counter bears it out.
+    """Drop power that repeats beside a card at work, and utilization that repeats with it, unless the counter agrees.
 
     `at` are the rows with the power of the row before.
     """
@@ -441,7 +441,7 @@ def _is_alone(rows: GpuReadings, run: slice) -> bool:
 def _judge_activity(rows: GpuReadings, found: Contradictions) -> None:
     """Drop means of activity that repeat to the last digit on a card at work.
 
-    Light work may repeat them: a call each minute is as many samples in every row. Means that the agent rounded may repeat too.
+    Light work may repeat them: a call each minute is as many samples in each row. The agent's rounded means may, too.
     """
     for name in ("sm_active_pct", "gpu_util_pct"):
         if name not in rows.columns:
@@ -463,8 +463,8 @@ def _judge_activity(rows: GpuReadings, found: Contradictions) -> None:
 def _judge_context(rows: GpuReadings, found: Contradictions) -> None:
     """Judge kernels beside memory in which no context fits: utilization or memory is wrong.
 
-    A second witness decides. Processes, activity and power of work are against memory. An empty process list, no activity, and
-    the power of a free card beside a utilization that never moves are against utilization. Where they disagree, both stay.
+    A second witness decides. Processes, activity and power of work are against memory; an empty process list, no
+    activity, and a free card's power beside constant utilization against utilization. Where they disagree, both stay.
     """
     if "gpu_util_pct" not in rows.columns or "mem_used_bytes" not in rows.columns:
         return
@@ -490,7 +490,7 @@ def _judge_context(rows: GpuReadings, found: Contradictions) -> None:
 
 
 def _judge_energy(rows: GpuReadings, found: Contradictions) -> None:
-    """Drop energy that rises much faster or slower than power, where both ends of a step are alike: at work, or without a context.
+    """Drop energy that rises much faster or slower than power, where a step's ends are alike: at work, or no context.
 
     Between two readings of a card that only holds a context, work may hide that nothing but the counter shows.
     """

@@ -1,4 +1,4 @@
-"""Mappings in TOML: the exporters and tools that fallow knows, and a site's own over them; each possible error is one sentence."""
+"""Mappings in TOML: exporters and tools that fallow knows, and a site's own over them; each error is one sentence."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def convertible(column_unit: str, kind: str) -> tuple[str, ...]:
 
 
 def factor(unit: str, column_unit: str, kind: str) -> float:
-    """Return the factor from `unit` to the column's unit; for a counter that fills a rate, the factor applies to its rise per second."""
+    """Return the factor from `unit` to the column's unit; of a counter that fills a rate, for its rise per second."""
     counted = _counted_unit(column_unit, kind)
     scale = 100 if column_unit == "%" and counted != "%" else 1
     return _QUANTITIES[unit][1] / _QUANTITIES[counted][1] * scale
@@ -168,7 +168,7 @@ def mapping_content(path: Path) -> Content:
 
 
 def exporter_from(content: Content, name: str, *, is_tool: bool = False) -> Exporter:
-    """Return the exporter, or tool, that the keys of a file describe. Raises ConfigError with the error and the remedy."""
+    """Return the exporter or tool that a file's keys describe. Raises ConfigError with the error and the remedy."""
     place = _Place(f"{name}.toml", columns=_OF_TOOLS if is_tool else _COLUMNS)
     place.only_known(content, _TOP, "key")
     labels = place.value(content, "labels", dict, {})
@@ -368,7 +368,7 @@ def _contents() -> dict[str, Content]:
 
 
 def _extended_content(content: Content, file: str) -> Content:
-    """Return the base's keys under the file's own: its labels one by one, its metrics and sums by name, before the base's."""
+    """Return the file's keys over the base's: labels one by one, metrics and sums by name, the file's first."""
     base = _contents().get(content["extend"]) if isinstance(content["extend"], str) else None
     if base is None:
         raise ConfigError(
@@ -390,7 +390,7 @@ def _merged_labels(own: Content, base: Content) -> Content:
 
 
 def _prefixed_content(content: Content) -> Content:
-    """Return the content with `prefix` before every metric's name, for a server or an exporter that renames all metrics."""
+    """Return the content with `prefix` before every metric's name: a server or an exporter may rename all metrics."""
     prefix = content.get("prefix", "")
     if not (prefix and isinstance(prefix, str)):
         return content
@@ -404,7 +404,7 @@ def _prefixed_content(content: Content) -> Content:
 
 
 def _prefixed_entry(entry: Content, keys: tuple[str, ...], prefix: str) -> Content:
-    """Return the entry with the prefix before the names at these keys; malformed values stay for the reader to refuse."""
+    """Return the entry with the prefix before the names at these keys; the reader refuses malformed values."""
     found = dict(entry)
     for key in keys:
         match entry.get(key):
@@ -416,7 +416,7 @@ def _prefixed_entry(entry: Content, keys: tuple[str, ...], prefix: str) -> Conte
 
 
 def _merged_entries(own: object, base: list[dict[str, object]], key: str) -> object:
-    """Return the file's entries and those of the base that it does not name; a value that is no list stays for the reader to refuse."""
+    """Return the file's entries, and the base's that it does not name; the reader refuses a value that is no list."""
     if not isinstance(own, list):
         return own
     named = {entry.get(key) for entry in own if isinstance(entry, dict)}

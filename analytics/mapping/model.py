@@ -39,7 +39,7 @@ class MappedMetric:
 
     metric: str
     table: str
-    """`gpu`, `device`, `host`, `event`, for tools `process`, `given` (USERS), or empty: a known metric of which only labels or sums are used."""
+    """`gpu`, `device`, `host`, `event`, for tools `process`, `given` (USERS); empty: used only in labels or sums."""
 
     column: str
     kind: str
@@ -65,7 +65,7 @@ class MappedMetric:
 
 @dataclass(frozen=True)
 class CombinedColumn:
-    """A column without a metric of its own: the sum of some metrics less others of one scrape; null where one of them is missing."""
+    """A column without its own metric: the sum of some metrics less others of one scrape; null where one is missing."""
 
     table: str
     column: str
@@ -76,9 +76,10 @@ class CombinedColumn:
 
 @dataclass(frozen=True)
 class Exporter:
-    """One exporter, or one tool that writes files. Of several names of a label, the first that a series has and that is not empty counts.
+    """One exporter, or one tool that writes files.
 
-    Where two metrics fill one column, the first in `metrics` counts wherever it has a value.
+    Of several names of a label, the first that a series has and that is not empty counts. Where two metrics fill one
+    column, the first in `metrics` counts wherever it has a value.
     """
 
     name: str
@@ -90,7 +91,7 @@ class Exporter:
     """One sentence: what a value of utilization describes, and how `covers_s` is known."""
 
     signed_by: tuple[str, ...]
-    """Metrics of which a target has at least one; empty: any target. For exporters whose other names may be those of several exporters."""
+    """Metrics of which a target has at least one; empty: any target. For exporters that share their other names."""
 
     metrics: tuple[MappedMetric, ...]
     gpu: tuple[str, ...] = ()
@@ -103,7 +104,7 @@ class Exporter:
 
     mig_uuid: tuple[str, ...] = ()
     mig_instance: tuple[str, ...] = ()
-    """A series with one of these labels is of a MIG instance, and `gpu` names its parent unless `mig_uuid` is present."""
+    """A series with one of these labels is a MIG instance's; `gpu` names its parent unless `mig_uuid` is present."""
 
     device: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Columns of `device` in labels: column, labels."""

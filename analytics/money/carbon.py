@@ -120,7 +120,7 @@ def _part() -> pl.Expr:
 
 
 def _by_counter(rows: pl.DataFrame, hourly: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows with the energy of a segment's whole hours divided like the GPU's energy, if all of it is known."""
+    """Return the rows with the energy of a segment's whole hours divided like the GPU's, if all of that is known."""
     whole = SPAN_MS == HOUR_MS
     known = hourly.filter(pl.col("energy_ms") > 0).select(
         "host", "gpu", hour="time", of_gpu=pl.col("energy_mj") / pl.col("energy_ms")

@@ -155,7 +155,7 @@ class Costs:
         return None if (term := self._newest.get(gpu)) is None else term.rate
 
     def of(self, segments: pl.DataFrame) -> float | None:
-        """Return the cost of rows with `gpu`, `time`, `end` and `gpu_share`; None if some of their time has no price."""
+        """Return the cost of rows with `gpu`, `time`, `end` and `gpu_share`; None if some time has no price."""
         return self.of_each(segments.select(*_SPANS, part=0), "part").get(0, 0.0)
 
     def of_each(self, segments: pl.DataFrame, part: str) -> dict[int, float | None]:
@@ -183,7 +183,7 @@ class Costs:
         return float(rows.select((hours * pl.col("rate")).sum()).item())
 
     def at_their_time(self, segments: pl.DataFrame) -> pl.DataFrame:
-        """Return the ledger's rows cut where a GPU's model, pool or price changed, with `since`, the start of the term."""
+        """Return the ledger's rows cut where a GPU's model, pool or price changed, with `since`, the term's start."""
         return split(segments, self.terms)
 
     def rates(self) -> pl.DataFrame:

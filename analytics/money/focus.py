@@ -34,8 +34,10 @@ _KINDS: Mapping[pl.DataType, str] = {
     pl.Float64(): "x_CoverageRatio x_SampledRatio",
     pl.String(): """
         BillingAccountId BillingAccountName BillingCurrency ChargeCategory ChargeClass ChargeDescription ChargeFrequency
-        ConsumedUnit InvoiceId InvoiceIssuerName PricingCategory PricingUnit ProviderName PublisherName ResourceId ResourceName
-        ResourceType ServiceCategory ServiceName ServiceSubcategory SkuId SkuMeter SkuPriceDetails SkuPriceId SubAccountId
+        ConsumedUnit InvoiceId InvoiceIssuerName PricingCategory PricingUnit ProviderName PublisherName ResourceId \
+ResourceName
+        ResourceType ServiceCategory ServiceName ServiceSubcategory SkuId SkuMeter SkuPriceDetails SkuPriceId \
+SubAccountId
         SubAccountName SubAccountType Tags x_PriceSource x_State
     """,
 }

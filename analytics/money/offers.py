@@ -153,7 +153,7 @@ _DIGITS = 6
 class ImportedCatalog:
     """Offers in a catalog: for each card and kind the cheapest GPU.
 
-    `unknown` are names of cards that fallow does not know. `hostless` counts lines that price GPUs without the instance.
+    `unknown`: names of cards that fallow does not know. `hostless` counts lines that price GPUs without the instance.
     """
 
     offers: tuple[Mapping[str, object], ...]

@@ -253,7 +253,12 @@ def _named(rows: pl.DataFrame, owners: Owners) -> pl.DataFrame:
     allocated = ["project"] if "project" in rows.columns else []
     key = ("user", "account", "is_beside_others", *allocated)
 
-    def names(user: str | None, account: str | None, beside: bool, *project: str | None) -> tuple[str | None, ...]:  # noqa: FBT001  # a row's columns
+    def names(
+        user: str | None,
+        account: str | None,
+        beside: bool,  # noqa: FBT001  # a row's columns
+        *project: str | None,
+    ) -> tuple[str | None, ...]:
         return *whose(owners, user, account, is_beside_others=beside), project_of(owners, user, account, *project)
 
     named = with_mapped(rows, key, dict.fromkeys(("team", "organisation", "named_project"), pl.String()), names)

@@ -245,7 +245,7 @@ def _counter_share(segments: pl.DataFrame) -> float | None:
 
 
 def price_basis(segments: pl.DataFrame, costs: Costs) -> tuple[PriceBasis, ...]:
-    """Return whole GPUs by model, pool and price of the ledger's time, the most GPUs first, then those without a price."""
+    """Return whole GPUs by model, pool and price of the ledger's time, most GPUs first, those without a price last."""
     found: dict[tuple[str, str, Price | None], set[str]] = defaultdict(set)
     spans = segments.group_by("gpu").agg(pl.col("time").min(), pl.col("end").max())
     for gpu, first_ms, last_ms in spans.filter(~pl.col("gpu").str.starts_with(MIG_PREFIX)).iter_rows():
