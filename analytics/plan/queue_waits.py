@@ -298,7 +298,7 @@ class WaitGroup:
 
     @property
     def shortage(self) -> tuple[float | None, float | None]:
-        """The lowest and highest share that shortage may have: unknown causes may be shortage too."""
+        """Return the lowest and highest share that shortage may have: unknown causes may be shortage too."""
         least, unknown = self.share(SHORTAGE), self.share(UNKNOWN)
         return least, None if least is None or unknown is None else least + unknown
 
@@ -374,7 +374,7 @@ class Goodput:
 
     @property
     def completed_share(self) -> float | None:
-        """The share of completed jobs in the GPU time with a known end; None without any known end."""
+        """Return the share of completed jobs in the GPU time with a known end; None without any known end."""
         known = sum(spent for state, spent in self.gpu_ms.items() if state not in (RUNNING, UNKNOWN))
         return self.gpu_ms["completed"] / known if known else None
 

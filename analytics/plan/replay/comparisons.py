@@ -237,7 +237,7 @@ def knee(curve: Sequence[tuple[float, float]]) -> int | None:
 
 
 def is_as_today(outcome: ReplayOutcome) -> bool:
-    """Whether waits are known, no figure of them is worse than today's, and every job can run."""
+    """Return whether waits are known, no figure of them is worse than today's, and every job can run."""
     waits = outcome.waits
     if waits is None or outcome.unplaced:
         return False

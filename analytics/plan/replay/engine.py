@@ -48,7 +48,7 @@ def arrived(hours: OffPeakHours | None) -> pl.Expr:
 
 
 def next_off_peak(moment: pl.Expr, hours: OffPeakHours) -> pl.Expr:
-    """The same moment within the hours, else when they begin next, on the local clock."""
+    """Return the moment if it is within the hours, else their next start, on the local clock."""
     wall = local_time(moment, hours.zone).dt.replace_time_zone(None)
     minute = (wall.dt.hour().cast(pl.Int64) * 60 + wall.dt.minute()).cast(pl.Int64)
     since, until = hours.since_min, hours.until_min
@@ -62,7 +62,7 @@ def next_off_peak(moment: pl.Expr, hours: OffPeakHours) -> pl.Expr:
 
 
 def rank(priorities: Priorities | None) -> pl.Expr:
-    """How urgent a job is: 0 is the most urgent; those of which it is unknown come last."""
+    """Return a job's urgency: 0 is the most urgent; unknown values come last."""
     if priorities is None:
         return pl.lit(0, pl.Int64)
     column = pl.col(priorities.by)
@@ -73,7 +73,7 @@ def rank(priorities: Priorities | None) -> pl.Expr:
 
 
 def is_small(work: SmallWork | None) -> pl.Expr:
-    """Whether a job is small work; one whose need of memory is unknown is not."""
+    """Return whether a job is small work; False if its memory need is unknown."""
     if work is None:
         return pl.lit(value=False)
     is_kind = pl.col("kind").is_in(work.kinds).fill_null(value=False)
@@ -139,7 +139,7 @@ class ReplayLoop:
         self._serial = count()
 
     def run(self) -> None:
-        """From the first job's arrival to the last one's end."""
+        """Run the jobs from the first arrival to the last end."""
         ending = self._ending
         coming = sorted((turn[1:] for turn in self._jobs.turns if self._waits_at[turn[2]]), reverse=True)
         while coming or ending:
@@ -157,7 +157,7 @@ class ReplayLoop:
             changed.add(station.index)
 
     def _begin_all(self, changed: set[int], now: int) -> None:
-        """Whoever can begin where something changed does; so at the stations of jobs that give way to them."""
+        """Start the jobs that can begin at the changed stations, and at those of the jobs that they preempt."""
         while changed:
             station = self._stations[min(changed)]
             changed.remove(station.index)
@@ -167,7 +167,7 @@ class ReplayLoop:
                 self._make_room(station.queue[0][2], station, self._priorities, now, changed)
 
     def _make_room(self, number: int, station: Station, priorities: Priorities, now: int, changed: set[int]) -> None:
-        """Less urgent jobs give way to one that has no room anywhere."""
+        """Preempt less urgent jobs for one that has no room anywhere."""
         if all(each.seat(number) is None for each in self._waits_at[number]):
             for run in victims(station, number, now):
                 self._preempt(run, priorities, now)
@@ -191,7 +191,7 @@ class ReplayLoop:
             changed.add(run.station.index)
 
     def _preempt(self, run: Run, priorities: Priorities, now: int) -> None:
-        """The job loses its GPUs and waits again: it goes on where it stopped, or begins anew."""
+        """Take a job's GPUs and return it to the queue: it will continue where it stopped, or start again."""
         run.end = now
         run.station.end(run)
         self.runs.append(run)
@@ -246,7 +246,7 @@ class Replayed:
 
 
 def replay(jobs: pl.DataFrame, fleet: ReplayFleet, policy: ReplayPolicy) -> Replayed:
-    """The jobs on the fleet as the policy changes both; the same answer each time.
+    """Return the replay of the jobs on the fleet, both as the policy changes them; always the same result.
 
     `jobs` has REPLAY_JOB_SCHEMA. Raises UsageError where the policy names a pool that the fleet does not have.
     """
@@ -266,7 +266,7 @@ def replay(jobs: pl.DataFrame, fleet: ReplayFleet, policy: ReplayPolicy) -> Repl
 
 
 def _holds(runs: Iterable[Run]) -> pl.DataFrame:
-    """HOLD_SCHEMA with the `row` of the job instead of its number, and the `piece`: each run has one."""
+    """Return HOLD_SCHEMA with the `row` of the job instead of its number, and a `piece` per run."""
     rows = []
     for piece, run in enumerate(runs):
         at = run.station
@@ -278,7 +278,7 @@ def _holds(runs: Iterable[Run]) -> pl.DataFrame:
 
 
 def _runs(jobs: pl.DataFrame, holds: pl.DataFrame) -> pl.DataFrame:
-    """One row per job with RUN_SCHEMA; `jobs` has `row`, `preempted` and `why_not`."""
+    """Return one row per job with RUN_SCHEMA; `jobs` has `row`, `preempted` and `why_not`."""
     pieces = holds.unique("piece", keep="first", maintain_order=True)
     ran = pieces.group_by("row").agg(
         pl.col("time").min().alias("begin"), pl.col("end").max(), pl.col("pool", "model").last(), held_ms=SPAN_MS.sum()

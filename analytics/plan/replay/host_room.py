@@ -26,7 +26,7 @@ class HostRoom:
             self._by_free[gpus] |= 1 << host
 
     def set(self, host: int, gpus: int) -> None:
-        """From now on the host has so many free GPUs."""
+        """Set the number of a host's free GPUs."""
         bit = 1 << host
         self._by_free[self.free[host]] ^= bit
         self._by_free[gpus] |= bit
@@ -41,12 +41,12 @@ class HostRoom:
             self.set(host, self.free[host] + gpus)
 
     def fit(self, gpus: int, hosts: int = 1) -> Hold | None:
-        """Room for so many GPUs, spread as evenly as can be over so many hosts; None where there is none."""
+        """Return room for this number of GPUs, spread evenly over this number of hosts; None where there is none."""
         return fit_by_free(self._by_free, gpus, hosts)
 
 
 def fit_by_free(by_free: Sequence[int], gpus: int, hosts: int) -> Hold | None:
-    """The same, where hosts with exactly so many free GPUs are the bits of each number."""
+    """Return the same; `by_free` has, by number of free GPUs, the hosts with exactly that many as bits."""
     if hosts == 1:
         for mask in by_free[gpus:]:
             if mask:
@@ -64,7 +64,7 @@ def fit_by_free(by_free: Sequence[int], gpus: int, hosts: int) -> Hold | None:
 
 
 def _fullest(by_free: Sequence[int], count: int, used: int) -> list[int] | None:
-    """So many hosts, those with the fewest free GPUs first, without those in `used`."""
+    """Return `count` hosts, those with the fewest free GPUs first, without those in `used`; None if there are fewer."""
     found: list[int] = []
     for mask in by_free:
         rest = mask & ~used
@@ -98,7 +98,7 @@ class RoomAhead:
                 ]
 
     def reserve(self, gpus: int, hosts: int, lasting_ms: int) -> tuple[int, Hold]:
-        """The first moment from which a job has room for so long, and where; the room is taken."""
+        """Return the first moment from which a job has room for this long, and where. Take the room."""
         least, larger = divmod(gpus, hosts)
         for first in range(self._first_to_try(gpus, hosts, lasting_ms), len(self._moments)):
             moment = self._moments[first]
@@ -118,7 +118,7 @@ class RoomAhead:
         return bisect_left(self._moments, moment) if lasted_ms <= lasting_ms else 0
 
     def _has_room(self, first: int, after: int, gpus: int, hosts: int) -> bool:
-        """Whether enough hosts have so many GPUs all the time."""
+        """Return whether enough hosts have this number of GPUs all the time."""
         there = -1
         for step in self._steps[first:after]:
             there &= step[gpus]
@@ -127,7 +127,7 @@ class RoomAhead:
         return True
 
     def _fit(self, first: int, after: int, gpus: int, hosts: int) -> Hold:
-        """On the hosts that have the least to spare over that time."""
+        """Return the room on the hosts that have the least to spare over that time."""
         at_least = [reduce(and_, levels) for levels in zip(*self._steps[first:after], strict=True)]
         exactly = [mine & ~more for mine, more in zip(at_least, [*at_least[1:], 0], strict=True)]
         return fit_by_free(exactly, gpus, hosts) or ()
@@ -145,6 +145,6 @@ class RoomAhead:
 
 
 def _by_share(hold: Hold) -> Iterator[tuple[int, int]]:
-    """Each number of GPUs that it has of a host, with the bits of these hosts."""
+    """Yield each number of GPUs that the hold has of a host, with the bits of these hosts."""
     for share in {gpus for _, gpus in hold}:
         yield share, sum(1 << host for host, gpus in hold if gpus == share)

@@ -19,13 +19,13 @@ Beginner: TypeAlias = tuple[int, Seat]
 
 
 class InOrder:
-    """The first in the queue begins; where it has no room, everybody waits."""
+    """The first job in the queue begins; where it has no room, all jobs wait."""
 
     def __init__(self, station: Station) -> None:
         self._station = station
 
     def beginners(self, now: int) -> Iterator[Beginner]:  # noqa: ARG002  # Backfill looks at the clock
-        """Each has to have begun before the next is asked for."""
+        """Yield the jobs that can begin. Start each before asking for the next."""
         while self._station.queue:
             number = self._station.queue[0][2]
             seat = self._station.seat(number)
@@ -37,8 +37,8 @@ class InOrder:
 class Backfill(InOrder):
     """EASY (Lifka, *The ANL/IBM SP Scheduling System*, 1995).
 
-    The first has a reservation, at the earliest moment that the time limits of what runs allow. Whoever would be done
-    by then, or runs on what it leaves free, goes before it.
+    The first job has a reservation, at the earliest moment that the time limits of running jobs allow. A job that ends
+    by then, or runs on GPUs that the first leaves free, goes before it.
     """
 
     def __init__(self, station: Station) -> None:
@@ -47,7 +47,7 @@ class Backfill(InOrder):
 
     def beginners(self, now: int) -> Iterator[Beginner]:
         for beginner in super().beginners(now):
-            self._plan = None  # somebody more urgent came to the head, and took room that was planned with
+            self._plan = None  # a more urgent job came to the head, and took planned room
             yield beginner
         behind = self._station.queue[1 : BACKFILL_DEPTH + 1]
         if not behind:
@@ -89,7 +89,7 @@ class _Reservation:
         return self._freed == self._station.freed and self._first == self._station.queue[0]
 
     def seat_before(self, turn: Turn, now: int) -> Seat | None:
-        """Where a job could begin now without delaying the first."""
+        """Return where a job could begin now without delaying the first; None where it could not."""
         station, number = self._station, turn[2]
         shape = station.jobs.gpus[number], station.jobs.hosts[number], station.jobs.needs[number]
         if turn in self._tried or shape in self._too_large:
@@ -105,14 +105,14 @@ class _Reservation:
         return station.new_seat(self._lasting, number)
 
     def began(self, number: int, seat: Seat, now: int) -> None:
-        """The room that is left once this job has begun."""
+        """Update the remaining room once this job has begun."""
         if self._lasts(self._station.planned_end(number, now)):
             self._spare.take(seat.hold)
         for host, _ in seat.hold:
             self._lasting.set(host, min(self._station.room.free[host], self._spare.free[host]))
 
     def _lasts(self, end: int) -> bool:
-        """Whether it is there when the first is to begin."""
+        """Return whether a job with this end still runs when the first is to begin."""
         return self._at is not None and end > self._at
 
 
@@ -154,10 +154,10 @@ ORDER_RULES: dict[Order, type[InOrder]] = {"fifo": InOrder, "backfill": Backfill
 
 
 def victims(station: Station, number: int, now: int) -> list[Run]:
-    """The jobs that make room for another; none where that takes as urgent ones. Jobs on parts of GPUs stay.
+    """Return the jobs to preempt for another; none if it would need equally urgent ones. Jobs on parts of GPUs stay.
 
-    On each host the least urgent go first, of these those that began last. Of the hosts that one is taken whose most
-    urgent victim is the least urgent, then where the fewest GPU-hours were run.
+    On each host the least urgent go first, and of these the last to begin. The chosen host is the one whose most urgent
+    victim is the least urgent, then the one with the fewest GPU-hours run.
     """
     rank = station.jobs.turns[number][0]
     if max(station.ranks, default=rank) <= rank:
@@ -183,7 +183,7 @@ def victims(station: Station, number: int, now: int) -> list[Run]:
 
 
 def _less_urgent(station: Station, rank: int) -> Mapping[int, Sequence[tuple[Run, int]]]:
-    """The runs of a higher rank on each host, with their GPUs there, in the order in which they give way."""
+    """Return each host's less urgent runs with their GPUs there, in the order in which they give way."""
     turns = station.jobs.turns
     runs = [run for run in station.runs.values() if run.seat.gpu is None and turns[run.number][0] > rank]
     on_host = defaultdict[int, list[tuple[Run, int]]](list)
@@ -194,7 +194,7 @@ def _less_urgent(station: Station, rank: int) -> Mapping[int, Sequence[tuple[Run
 
 
 def _enough(runs: Sequence[tuple[Run, int]], missing: int, gone: Sequence[Run]) -> list[tuple[Run, int]] | None:
-    """As many of a host's runs, in their order, as have the GPUs that are missing; None where all have too few."""
+    """Return as many of a host's runs, in order, as have the missing GPUs; None where all have too few."""
     chosen: list[tuple[Run, int]] = []
     for run, gpus in runs:
         if missing <= 0:
@@ -212,6 +212,6 @@ def _enough(runs: Sequence[tuple[Run, int]], missing: int, gone: Sequence[Run]) 
 
 
 def _loss(station: Station, chosen: Sequence[tuple[Run, int]], now: int) -> tuple[float, int]:
-    """By how much it hurts that these stop: how urgent the most urgent is, and GPU time run."""
+    """Return the loss if these runs stop: the urgency of the most urgent, and the GPU time run."""
     urgency = -min((station.jobs.turns[run.number][0] for run, _ in chosen), default=math.inf)
     return urgency, sum((now - run.since) * station.jobs.gpus[run.number] for run, _ in chosen)

@@ -52,12 +52,12 @@ class PoolUse:
 
     @property
     def utilization(self) -> float | None:
-        """The allocated share of the GPU time."""
+        """Return the allocated share of the GPU time."""
         return self.held_ms / self.there_ms if self.there_ms else None
 
     @property
     def unallocated_ms(self) -> float:
-        """GPU time in which no job has the GPUs."""
+        """Return the GPU time in which no job has the GPUs."""
         return self.there_ms - self.held_ms
 
 
@@ -80,7 +80,7 @@ class FleetUse:
 
     @property
     def total(self) -> PoolUse:
-        """All pools together; `most` is the sum of what each needed at its highest moment."""
+        """Return all pools together; `most` is the sum of the pools' peaks."""
         costs, most = [each.cost for each in self.pools], [each.most for each in self.pools]
         return PoolUse(
             pool="",
@@ -105,7 +105,7 @@ class ComparedWaits:
 
     @property
     def saved_ms(self) -> float:
-        """GPU time that these jobs wait less; negative where they wait more."""
+        """Return the GPU time that these jobs wait less; negative where they wait more."""
         return self.today.gpu_ms - self.then.gpu_ms
 
 
@@ -123,7 +123,7 @@ class ComparedPool:
 
     @property
     def differs(self) -> bool:
-        """Whether any figure of the pool differs from today."""
+        """Return whether any figure of the pool differs from today."""
         return self.today != self.then or (self.waits is not None and self.waits.today != self.waits.then)
 
 
@@ -186,7 +186,7 @@ class ReplayOutcome:
 
     @property
     def freed_ms(self) -> float:
-        """GPU time in the window that idle time-outs free."""
+        """Return the GPU time in the window that idle time-outs free."""
         return sum(each.freed_ms for each in self.cuts)
 
     @property
@@ -337,7 +337,7 @@ def _cut_in(runs: pl.DataFrame, window: Window) -> pl.DataFrame:
 
 
 def _idle_after_cut(cut: pl.DataFrame, window: Window) -> pl.DataFrame:
-    """`number` and `idle_ms`: the GPU time of the window in which a job that was ended would have stood idle."""
+    """Return `number` and `idle_ms`: the window's GPU time in which a job that was ended would have been idle."""
     idle_intervals = cut.select("number", "begin", "gpus", "ran_ms", "cut_ms", idle_interval="idle_intervals").explode(
         "idle_interval"
     )
@@ -372,7 +372,7 @@ _ORDERS: tuple[Order, ...] = ("backfill", "fifo")
 """Orders of a queue, first the one that is taken where several explain as much: Slurm backfills by default."""
 
 _WAITING_MOST = 100
-"""So many jobs wait in the mean where the `conservative` order is tried too: it plans each of them at each step."""
+"""Mean number of waiting jobs up to which the `conservative` order is tried too: it plans each job at each step."""
 
 
 @dataclass(frozen=True)
@@ -393,7 +393,7 @@ class ReplayBase:
 
     @property
     def homeless(self) -> int:
-        """How many jobs fit nowhere on today's fleet, as they asked."""
+        """Return the number of jobs that, as requested, fit nowhere on today's fleet."""
         return self.today.runs["why_not"].count()
 
 
@@ -432,14 +432,14 @@ def replay_base(
 def _fleet(
     jobs: pl.DataFrame, placed: pl.DataFrame, facts: GpuFacts, window: Window, places: frozenset[PoolModel]
 ) -> ReplayFleet:
-    """Today's hosts of some pools and models."""
+    """Return today's hosts of some pools and models."""
     whole = placed.filter(~pl.col("instance"))
     own_blocks = {(partition_key(*key[:2]), key[2]): hosts for key, hosts in blocks(*located(jobs, whole)).items()}
     return fleet_today(whole.filter(in_places(places)), own_blocks, facts, window[1])
 
 
 def _early(jobs: pl.DataFrame, middle: int) -> tuple[pl.DataFrame, int]:
-    """The jobs of the first half of a window, or as many of them as tell enough, and up to when they asked."""
+    """Return the jobs of a window's first half, or the first _LEARNT_FROM of them, and the end of their requests."""
     first = jobs["asked"].drop_nulls().sort().head(_LEARNT_FROM)
     until = middle if first.len() < _LEARNT_FROM else min(middle, int(first[-1]))
     return jobs.filter(pl.coalesce("asked", "started") < until), until
@@ -495,7 +495,7 @@ def scenario_outcome(base: ReplayBase, policy: ReplayPolicy) -> ReplayOutcome:
 
 
 def _check_ranks(jobs: pl.DataFrame, priorities: Priorities | None) -> None:
-    """What is named to go first has to be there, or nothing would be otherwise and nobody would know why."""
+    """Raise UsageError for a ranking value that no job has, which would change nothing without notice."""
     if priorities is None or not priorities.values:
         return
     known = set(jobs[priorities.by].drop_nulls())
@@ -505,7 +505,7 @@ def _check_ranks(jobs: pl.DataFrame, priorities: Priorities | None) -> None:
 
 
 def of_pools(base: ReplayBase, pools: Collection[str]) -> ReplayBase:
-    """The jobs and GPUs of some pools, and how well their waits are explained."""
+    """Return the base of some pools: their jobs and GPUs, and how well the replay explains their waits."""
     jobs, coming = (each.filter(pl.col("pool").is_in(list(pools))) for each in (base.rebuilt.jobs, base.coming))
     fleet = ReplayFleet(tuple(group for group in base.fleet.groups if group.pool in pools))
     runs, holds = (

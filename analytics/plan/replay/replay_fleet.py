@@ -67,10 +67,10 @@ class GpuFacts:
 def fleet_today(
     whole: pl.DataFrame, blocks: Mapping[tuple[str, str], Iterable[str]], facts: GpuFacts, until_ms: int
 ) -> ReplayFleet:
-    """The hosts with whole GPUs that are there at the end of a window.
+    """Return the hosts with whole GPUs at the end of a window.
 
-    `whole` has POOL_MODEL. `blocks` has the hosts that jobs of a partition (as in REPLAY_JOB_SCHEMA) ever ran on in a
-    pool; the others are not open to it.
+    `whole` has POOL_MODEL. `blocks` has, by partition (as in REPLAY_JOB_SCHEMA) and pool, the hosts on which its jobs
+    ever ran; the others are not open to it.
     """
     newest = whole.group_by("gpu").agg(pl.col("host", *POOL_MODEL).sort_by("end").last(), pl.col("end").max())
     there = newest.filter(pl.col("end") >= until_ms - LATELY_MS).sort("host", "gpu")
@@ -107,7 +107,7 @@ def fleet_today(
 
 
 def _partitions(blocks: Mapping[tuple[str, str], Iterable[str]]) -> dict[tuple[str, str], frozenset[str]]:
-    """The partitions that use each host of a pool."""
+    """Return the partitions that use each host of a pool."""
     found: dict[tuple[str, str], set[str]] = defaultdict(set)
     for (partition, pool), hosts in blocks.items():
         for host in hosts:

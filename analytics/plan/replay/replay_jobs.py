@@ -127,7 +127,7 @@ def idle_intervals(rows: pl.DataFrame, jobs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _all_idle(rows: pl.DataFrame) -> pl.DataFrame:
-    """`number`, `time` and `end` of the times in which as many GPUs of a job stood idle as it has (`seen`)."""
+    """Return `number`, `time` and `end` of the times in which as many GPUs of a job were idle as it has (`seen`)."""
     idle = rows.filter(pl.col("state").is_in(IDLE_ALLOCATED))
     spans = levels(idle, ("number", "seen")).filter(pl.col("level") == pl.col("seen"))
     return merge(spans, ("number",))
@@ -140,10 +140,10 @@ _WHOSE = ("host", *POOL_MODEL, "user", "account", "job")
 
 
 def bare_jobs(whole: pl.DataFrame, allocated: pl.DataFrame, first_number: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Jobs made of rows without a job of the queue, numbered from `first_number` on, and their rows with NUMBERED_ROWS.
+    """Return jobs for rows without a job of the queue, numbered from `first_number` on, and their NUMBERED_ROWS.
 
     The jobs have `number`, POOL_MODEL, `user`, `account`, `gpus`, `started` and `end`. A user's rows on a host on which
-    a job of his runs are that job's: which GPUs it has is then known by their number only.
+    the user's job runs are that job's: only the number of its GPUs is then known.
 
     `whole` has POOL_MODEL; `allocated` is that of `analytics.capacity.jobs.allocated_spans`, with all ends.
     """
@@ -208,12 +208,12 @@ class RebuiltJobs:
 
     @property
     def queued(self) -> int:
-        """How many of them the queue knows; the others are use without a job."""
+        """Return the number of jobs known to the queue; the others are use without a job."""
         return self.jobs["job"].drop_nulls().len()
 
     @property
     def unasked(self) -> int:
-        """Of how many queued ones nobody knows when they asked."""
+        """Return the number of queued jobs without a known request time."""
         return self.jobs.filter(pl.col("job").is_not_null() & pl.col("asked").is_null()).height
 
 
@@ -226,10 +226,10 @@ def rebuilt_jobs(
     team_of: TeamOf,
     places: Collection[PoolModel],
 ) -> RebuiltJobs:
-    """The jobs that ran in a window or waited at its end.
+    """Return the jobs that ran in a window or waited at its end.
 
-    `jobs` has JOB_SCHEMA, with those before the window, which say which pool a partition uses; `placed` has `pool`,
-    `model` and `instance`; `needs` has WORK_NEEDS. Only jobs of the pools and models in `places` are wanted.
+    `jobs` has JOB_SCHEMA, with those before the window, which show which pool a partition uses; `placed` has `pool`,
+    `model` and `instance`; `needs` has WORK_NEEDS. Only jobs of the pools and models in `places` count.
     """
     whole = placed.filter(~pl.col("instance"))
     located_jobs, allocated = located(jobs, whole)
@@ -257,7 +257,7 @@ _SET_FREE = pl.when(COULD_BEGIN.is_not_null()).then(
 
 
 def in_places(places: Collection[PoolModel]) -> pl.Expr:
-    """Of rows with POOL_MODEL: whether they are of one of these."""
+    """Return whether a row with POOL_MODEL is of one of these."""
     return pl.any_horizontal(
         pl.lit(value=False), *((pl.col("pool") == pool) & (pl.col("model") == model) for pool, model in sorted(places))
     )
@@ -269,7 +269,7 @@ def _ran_in(window: tuple[int, int]) -> pl.Expr:
 
 
 def _waits_at(until_ms: int) -> pl.Expr:
-    """Whether a job waits at a moment, as far as it was seen to."""
+    """Return whether a job waits at a moment, as far as it was observed."""
     later = [(pl.col(name) >= until_ms).fill_null(value=False) for name in ("start", "withdrawn")]
     gone = pl.any_horizontal(pl.col("start", "withdrawn").is_not_null())
     seen = pl.col("as_of").is_null() | (pl.col("as_of") >= until_ms - SEEN_WAITING_MS)
@@ -295,12 +295,12 @@ def _queued(jobs: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
 
 
 def partition_key(scheduler: str | None, partition: str) -> str:
-    """What REPLAY_JOB_SCHEMA calls a partition of a scheduler."""
+    """Return the name of a scheduler's partition in REPLAY_JOB_SCHEMA."""
     return f"{scheduler or ''}:{partition}"
 
 
 def _rows_of(whole: pl.DataFrame, queued: pl.DataFrame, until_ms: int) -> pl.DataFrame:
-    """The ledger's rows that each run of a queued job had, with NUMBERED_ROWS."""
+    """Return the ledger's rows of each run of a queued job, with NUMBERED_ROWS."""
     runs = queued.filter(pl.col("start") < until_ms)
     runs = runs.select("number", work="ledger_job", first="start", last=pl.col("end").fill_null(until_ms))
     rows = by_job(whole.select(NUMBERED_ROWS[1:])).join(runs, on="work")
@@ -308,7 +308,7 @@ def _rows_of(whole: pl.DataFrame, queued: pl.DataFrame, until_ms: int) -> pl.Dat
 
 
 def _bare(jobs: pl.DataFrame) -> pl.DataFrame:
-    """Use without a job in the columns of queued jobs."""
+    """Return use without a job in the columns of queued jobs."""
     return jobs.with_columns(
         start="started", run_ms=pl.col("end") - pl.col("started"), host_count=pl.lit(1, pl.Int64)
     ).drop("started")
@@ -342,10 +342,10 @@ def _conform(jobs: pl.DataFrame, since_ms: int, team_of: TeamOf) -> pl.DataFrame
 
 
 def work_needs(context: Context) -> pl.DataFrame:
-    """One row per GPU, user and job, with WORK_NEEDS.
+    """Return one row per GPU, user and job, with WORK_NEEDS.
 
-    `need_bytes` is that of right-sizing, null where memory is reserved ahead. `sm_pct` is what SM activity stays within
-    for 95 % of the time; the time with any kernel where SM activity was not measured, which is more.
+    `need_bytes` is that of right-sizing, null where memory is reserved ahead. `sm_pct` is the SM activity that is not
+    exceeded for 95 % of the time; where that was not measured, the time with any kernel, which is more.
     """
     found = busy_percentiles(context, runs_with_memory(context), BUSY_SHARE)
     return found.with_columns(sm_pct=pl.coalesce("sm_pct", "util_pct")).select(

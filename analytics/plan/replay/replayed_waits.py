@@ -33,7 +33,7 @@ class WaitFigures:
 
 
 def with_waits(jobs: pl.DataFrame, begin: pl.Expr, until_ms: int) -> pl.DataFrame:
-    """The judged jobs with `wait_ms`, up to the end of the window at most, and `is_open`.
+    """Return the judged jobs with `wait_ms`, up to the end of the window at most, and `is_open`.
 
     `jobs` has REPLAY_JOB_SCHEMA; `begin` is null where a job never began.
     """
@@ -44,7 +44,7 @@ def with_waits(jobs: pl.DataFrame, begin: pl.Expr, until_ms: int) -> pl.DataFram
 
 
 def wait_figures(jobs: pl.DataFrame) -> WaitFigures:
-    """The waits of jobs with `wait_ms`, `is_open` and `gpus`."""
+    """Return the waits of jobs with `wait_ms`, `is_open` and `gpus`."""
     wait = pl.col("wait_ms")
     row = jobs.select(
         pl.len(),
@@ -58,7 +58,7 @@ def wait_figures(jobs: pl.DataFrame) -> WaitFigures:
 
 
 WHOSE = ("team", "pool")
-"""Columns of the jobs by which delays are told apart."""
+"""Columns of the jobs that separate delays."""
 
 Delays: TypeAlias = Mapping[tuple[str | None, str], Sequence[int]]
 
@@ -70,7 +70,7 @@ LEARNT_JOBS_MIN = 10
 
 
 def learnt_delays(jobs: pl.DataFrame, runs: pl.DataFrame, until_ms: int) -> Delays:
-    """By WHOSE what jobs waited longer than they were replayed to, in order, in ms; never less than nothing.
+    """Return, by WHOSE, how much longer jobs waited than replayed, in ms, in order and at least 0.
 
     `jobs` has REPLAY_JOB_SCHEMA, and `runs` has `analytics.plan.replay.engine.RUN_SCHEMA`.
     """
@@ -110,7 +110,7 @@ class CheckedWaits:
 
     @property
     def error(self) -> float | None:
-        """The larger error of the median and of the 95th percentile; None with fewer than JOBS_MIN jobs."""
+        """Return the larger error of the median and of the 95th percentile; None with fewer than JOBS_MIN jobs."""
         if self.observed.jobs < JOBS_MIN:
             return None
         pairs = ((self.replayed.p50_ms, self.observed.p50_ms), (self.replayed.p95_ms, self.observed.p95_ms))
@@ -133,7 +133,7 @@ class CheckedUse:
 
     @property
     def error(self) -> float | None:
-        """As a share of the observed one, or of all where none was; None where nothing was observed."""
+        """Return the error as a share of the observed use, or of all where that is 0; None if nothing was observed."""
         if self.observed is None or self.replayed is None:
             return None
         return abs(self.replayed - self.observed) / (self.observed or 1.0)
@@ -176,7 +176,7 @@ class ReplayCheck:
 
     @property
     def has_use(self) -> bool:
-        """Whether the replay explains the allocated GPU time to `error_max`."""
+        """Return whether the replay explains the allocated GPU time to `error_max`."""
         return self.use.error is not None and self.use.error <= self.error_max
 
 
@@ -189,10 +189,10 @@ def check_replay(
     judged_from_ms: int,
     error_max: float,
 ) -> ReplayCheck:
-    """What a replay of today says against what was observed.
+    """Return the comparison of a replay of today with what was observed.
 
     `jobs` has REPLAY_JOB_SCHEMA; `placed` are the ledger's rows of whole GPUs in the window, with `pool`. Jobs that
-    asked before `judged_from_ms` are not judged. With an error beyond `error_max` nothing is said.
+    asked before `judged_from_ms` are not judged. A replay with an error beyond `error_max` shows no figures.
     """
     late = jobs.filter(pl.col("asked") >= judged_from_ms)
     pools = sorted({group.pool for group in replayed.fleet.groups})
@@ -219,7 +219,7 @@ def check_replay(
 
 
 def checked_waits(jobs: pl.DataFrame, runs: pl.DataFrame, until_ms: int, pool: str | None = None) -> CheckedWaits:
-    """The waits of jobs, of one pool or of all, as they were seen and as they were replayed."""
+    """Return the waits of jobs, of one pool or of all, as observed and as replayed."""
     own = jobs if pool is None else jobs.filter(pl.col("pool") == pool)
     found = own.join(runs.select("number", "begin"), on="number", how="left")
     return CheckedWaits(
@@ -229,20 +229,20 @@ def checked_waits(jobs: pl.DataFrame, runs: pl.DataFrame, until_ms: int, pool: s
 
 
 def mean_error_ms(jobs: pl.DataFrame, runs: pl.DataFrame, until_ms: int) -> float:
-    """By how much the replayed wait of a job is off the observed one in the mean; 0 where no job has a wait to tell."""
+    """Return the mean absolute difference between a job's replayed and observed wait; 0 if no job has a wait."""
     found = jobs.join(runs.select("number", "begin"), on="number", how="left")
     seen, then = (with_waits(found, pl.col(name), until_ms)["wait_ms"] for name in ("started", "begin"))
     return float((seen - then).abs().mean() or 0.0)  # type: ignore[arg-type]  # of integers
 
 
 def mean_waiting(jobs: pl.DataFrame, runs: pl.DataFrame, since_ms: int, until_ms: int) -> float:
-    """How many jobs wait at the same moment in a replay, in the mean from one moment to another."""
+    """Return the mean number of simultaneously waiting jobs in a replay, from one moment to another."""
     found = jobs.join(runs.select("number", "begin"), on="number", how="left")
     return float(with_waits(found, pl.col("begin"), until_ms)["wait_ms"].sum()) / max(until_ms - since_ms, 1)
 
 
 def _observed_use(placed: pl.DataFrame) -> Mapping[str, tuple[float, float]]:
-    """By pool the GPU time that somebody had, and all that was observed."""
+    """Return, by pool, the allocated and the observed GPU time."""
     known = ~pl.col("state").is_in(WITHOUT_EVIDENCE)
     found = placed.group_by("pool").agg(
         given=SPAN_MS.filter(pl.col("state").is_in(ALLOCATED)).sum(), known=SPAN_MS.filter(known).sum()

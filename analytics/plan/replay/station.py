@@ -44,7 +44,7 @@ class AskedJobs:
 
     @classmethod
     def of(cls, jobs: pl.DataFrame, *, is_sharing: bool) -> AskedJobs:
-        """Of rows as `given_jobs` makes them; needs are left out where nobody shares a GPU."""
+        """Return the entries of rows of `given_jobs`; needs are left out where jobs do not share GPUs."""
         ones = zip(*(jobs[name].to_list() for name in ("gpus", "hosts", "mem_bytes", "sm_pct")), strict=True)
         return cls(
             turns=list(zip(jobs["rank"].to_list(), jobs["arrived"].to_list(), range(jobs.height), strict=True)),
@@ -85,10 +85,10 @@ class Part:
 
 class GpuSharing(Protocol):
     def part(self, need: Need, beside: Collection[Part] = ()) -> Part | None:
-        """The part that a job gets beside others; None where it does not fit."""
+        """Return the part that a job gets beside others; None where it does not fit."""
 
     def is_full(self, parts: Collection[Part]) -> bool:
-        """Whether no job at all fits beside these."""
+        """Return whether no job at all fits beside these."""
 
 
 @dataclass(frozen=True)
@@ -161,11 +161,11 @@ class Seat(NamedTuple):
 
     @property
     def joins(self) -> SharedGpu | None:
-        """The GPU that others share already."""
+        """Return the GPU that others share already."""
         return None if self.hold else self.gpu
 
     def holds(self) -> list[tuple[int, float]]:
-        """How much of the GPUs of which hosts the job has."""
+        """Return the hosts and how much of their GPUs the job has."""
         if self.gpu is None or self.part is None:
             return [(host, float(gpus)) for host, gpus in self.hold]
         return [(self.gpu.host, self.part.share)]
@@ -215,23 +215,23 @@ class Station:
         self._planned: list[tuple[int, int, Hold]] = []
 
     def factor(self, number: int) -> float:
-        """How many times as long a job takes here."""
+        """Return how many times as long a job takes here."""
         return 1.0 if self.jobs.models[number] == self.model else self._slowdown
 
     def is_open_to(self, partition: str | None) -> bool:
-        """Whether jobs of a partition may run here; those of none may anywhere."""
+        """Return whether jobs of a partition may run here; jobs of none may run anywhere."""
         return self._partitions is None or partition is None or partition in self._partitions
 
     def could_hold(self, number: int) -> bool:
-        """Whether the job would have room if nothing ran."""
+        """Return whether the job would have room if nothing ran."""
         return self._empty.fit(self.jobs.gpus[number], self.jobs.hosts[number]) is not None
 
     def planned_end(self, number: int, now: int) -> int:
-        """Until when the job may run by its time limit, if it begins now."""
+        """Return until when the job may run by its time limit, if it begins now."""
         return now + round(self.jobs.limit_ms[number] * self.factor(number))
 
     def seat(self, number: int) -> Seat | None:
-        """Where a job could begin now; None where there is no room."""
+        """Return where a job could begin now; None where there is no room."""
         part = self._part(number)
         if part is not None:
             for gpu in self._shared:
@@ -241,17 +241,17 @@ class Station:
         return self.new_seat(self.room, number)
 
     def new_seat(self, room: HostRoom, number: int) -> Seat | None:
-        """Where a job could begin in a room, on GPUs that nobody has yet."""
+        """Return where a job could begin on the free GPUs of a room; None where it could not."""
         hold = room.fit(self.jobs.gpus[number], self.jobs.hosts[number])
         return None if hold is None else self.seat_on(hold, number)
 
     def seat_on(self, hold: Hold, number: int) -> Seat:
-        """The job on GPUs that nobody has yet: all of them, or its part of one."""
+        """Return the job's seat on free GPUs: all of them, or its part of one."""
         part = self._part(number)
         return Seat(hold) if part is None else Seat(hold, SharedGpu(hold[0][0]), part)
 
     def begin(self, run: Run) -> None:
-        """The job takes its seat and leaves the queue."""
+        """Give the job its seat and remove it from the queue."""
         hold, gpu, part = run.seat
         self.room.take(hold)
         self.runs[run.number] = run
@@ -264,7 +264,7 @@ class Station:
         gpu.is_full = self._sharing.is_full(gpu.parts.values())
 
     def end(self, run: Run) -> None:
-        """What the job had is free; a shared GPU, when the last one ends."""
+        """Free the job's GPUs; a shared GPU, when the last job on it ends."""
         self.freed += 1
         del self.runs[run.number]
         rank = self.jobs.turns[run.number][0]
@@ -283,7 +283,7 @@ class Station:
             self.room.give_back(((gpu.host, 1),))
 
     def planned_ends(self) -> Iterator[tuple[int, Hold]]:
-        """When which GPUs come free by the time limits, the earliest first."""
+        """Return when which GPUs become free by the time limits, the earliest first."""
         shared = sorted((gpu.planned_end, ((gpu.host, 1),)) for gpu in self._shared)
         return merge(((end, hold) for end, _, hold in self._planned), shared)
 
@@ -354,7 +354,7 @@ def waiting_at(number: int, stations: Sequence[Station], policy: ReplayPolicy) -
 
 
 def _fits_memory(station: Station, number: int) -> bool | None:
-    """Whether the job's memory fits, as it did on its own model; None where nobody knows."""
+    """Return whether the job's memory fits, as it did on its own model; None if unknown."""
     need, there = station.jobs.mem_bytes[number], station.mem_bytes
     if station.jobs.models[number] == station.model:
         return True
