@@ -280,7 +280,7 @@ def own_processes(context: Context, gpus: Sequence[str], user: str | None) -> tu
     user's name. Display servers, MPS daemons and monitors are left out.
     """
     if not context.latest or not set(gpus) <= listed_now(context):
-        return ()  # what ran then may be somebody else's by now
+        return ()  # what ran then may belong to another user by now
     processes = tuple(each for each in context.users.on(gpus) if not serves_only(each.command))
     return processes if all(_is_of(each.user, user) for each in processes) else ()
 

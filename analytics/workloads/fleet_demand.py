@@ -78,7 +78,7 @@ def fleet_demand(context: Context, going: Collection[str], snoozed: Collection[s
 
 
 def demand_rows(context: Context, going: Collection[str]) -> pl.DataFrame:
-    """Return when GPUs were in demand, for whom; rows with work are half an hour longer. Rows of a GPU may overlap.
+    """Return when GPUs were in demand, and their users. Rows with work are half an hour longer, so rows may overlap.
 
     Held and reserved rows of GPUs in `going` count up to the last use. Columns: `_SPANS`, user and account.
     """

@@ -123,7 +123,7 @@ def work_segments(context: Context, segments: pl.DataFrame) -> pl.DataFrame:
     at_work = pl.col("state").is_in(OCCUPIED)
     jobs = segments.filter(one_job() & at_work).with_columns(work="job")
     bare = program_segments(context, segments)
-    # of what runs on one GPU alone nothing but the user need be told apart
+    # work on a single GPU is distinguished by its user alone
     alone = segments.filter(pl.col("job").is_null() & at_work).join(
         bare.select("host", "gpu").unique(), on=("host", "gpu"), how="anti"
     )

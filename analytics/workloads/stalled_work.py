@@ -1,4 +1,4 @@
-"""Stalled time told apart: a hung job, a rank that keeps the others waiting, a kernel without a process, a keep-alive.
+"""Kinds of stalled time: a hung job, a rank that keeps the others waiting, a kernel without a process, a keep-alive.
 
 One frame for the rules about stalled GPUs, and the evidence that they share.
 """
