@@ -94,7 +94,9 @@ class _SimulatedSupervisor(Supervisor):
     ) -> None:
         self._fake_clock = clock
         super().__init__(load, spool, clock)
-        self._bell = self._orders._bell = _SimulatedBell(self._bell, clock, questions)  # type: ignore[assignment]  # noqa: SLF001
+        self._bell = self._orders._bell = _SimulatedBell(  # type: ignore[assignment]  # noqa: SLF001
+            self._bell, clock, questions
+        )
 
     def _alive(self) -> bool:
         self._fake_clock.while_blocked(self._settings.call_timeout_s / 4)

@@ -26,7 +26,9 @@ POD_V2 = f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID_}
 CONTAINERS = {
     "docker, systemd, v2": (f"0::/system.slice/docker-{ID}.scope", "docker", None),
     "docker, cgroupfs, v1": (f"4:memory:/docker/{ID}", "docker", None),
-    "docker, rootless": (f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/docker-{ID}.scope", "docker", None),
+    "docker, rootless": (
+        f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/docker-{ID}.scope", "docker", None,
+    ),
     "docker, its own cgroups inside": (f"0::/system.slice/docker-{ID}.scope/system.slice/a.service", "docker", None),
     "docker in docker": (f"0::/docker/{OUTER}/docker/{ID}", "docker", None),
     "docker, other parent": (f"0::/batch/{ID}", None, None),
@@ -58,12 +60,12 @@ CONTAINERS = {
     "podman, quadlet": (f"0::/system.slice/web.service/libpod-payload-{ID}", "podman", None),
     "kind, v1": (f"5:devices:/docker/{OUTER}/kubelet/kubepods/besteffort/pod{UID}/{ID}", None, UID),
     "kind, v2": (
-        f"0::/system.slice/docker-{OUTER}.scope/kubelet.slice/kubelet-kubepods-pod{UID_}.slice/cri-containerd-{ID}.scope",
-        "containerd", UID,
+        (f"0::/system.slice/docker-{OUTER}.scope/kubelet.slice/kubelet-kubepods-pod{UID_}.slice"
+         f"/cri-containerd-{ID}.scope"), "containerd", UID,
     ),
     "kind, v2, best effort": (
-        f"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort-pod{UID_}.slice/cri-containerd-{ID}.scope",
-        "containerd", UID,
+        (f"0::/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort-pod{UID_}.slice"
+         f"/cri-containerd-{ID}.scope"), "containerd", UID,
     ),
     "cri-dockerd": (f"0::{POD_V2}/docker-{ID}.scope", "docker", UID),
     "k3s": (f"0::/kubepods/burstable/pod{UID}/{ID}", None, UID),
@@ -74,7 +76,8 @@ CONTAINERS = {
     ),
     "the same under cgroupfs": (f"0::/../../pod{UID}/{ID}", None, UID),
     "v1 of a kind node, whose controllers end at different depths": (
-        f"12:misc:/docker/{OUTER}\n4:memory:/docker/{OUTER}/kubelet/kubepods/pod{UID}/{ID}\n0::/docker/{OUTER}", None, UID,
+        f"12:misc:/docker/{OUTER}\n4:memory:/docker/{OUTER}/kubelet/kubepods/pod{UID}/{ID}\n0::/docker/{OUTER}",
+        None, UID,
     ),
 }  # fmt: skip
 
@@ -146,7 +149,10 @@ SLURM = {
     "v1, interactive": ("10:devices:/slurm/uid_1000/job_42/step_interactive/task_0", "interactive"),
     "v1, job alone": ("9:freezer:/slurm/uid_1000/job_42", None),
     "v1, controllers of different depth": (
-        "10:memory:/slurm/uid_1000/job_42\n9:cpuset:/slurm/uid_1000/job_42/step_7\n8:cpu:/\n0::/system.slice/slurmd.service",
+        (
+            "10:memory:/slurm/uid_1000/job_42\n9:cpuset:/slurm/uid_1000/job_42/step_7\n8:cpu:/\n"
+            "0::/system.slice/slurmd.service"
+        ),
         "7",
     ),
     "v2": ("0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0", "0"),
@@ -218,8 +224,9 @@ def test_units_of_systemd(form: str) -> None:
 
 
 _SEGMENTS = st.sampled_from([
-    "", "..", ".", "docker", "kubepods", "kubepods.slice", f"pod{UID}", f"kubepods-pod{UID_}.slice", ID, f"docker-{ID}.scope",
-    f"crio-{ID}", f"x:crio:{ID}", "slurm", "slurm_n", "uid_1", "job_42", "step_0", "step_batch", "slurmstepd.scope", ":", "::",
+    "", "..", ".", "docker", "kubepods", "kubepods.slice", f"pod{UID}", f"kubepods-pod{UID_}.slice", ID,
+    f"docker-{ID}.scope", f"crio-{ID}", f"x:crio:{ID}", "slurm", "slurm_n", "uid_1", "job_42", "step_0", "step_batch",
+    "slurmstepd.scope", ":", "::",
 ])  # fmt: skip
 _PATHS = st.lists(_SEGMENTS | st.text(max_size=8), max_size=9).map("/".join)
 
@@ -260,7 +267,8 @@ ARRAY = (
     (ARRAY, "3", "other"),
     (ARRAY, "4", None),
     (b"JobId=5 JobName=x Nice=0 Account=(null) QOS=(null)\n", "5", None),
-    (b"JobId=5 JobName=x Nice=0 Account=caf\xc3\xa9\xff QOS=n\n", "5", "caf\N{LATIN SMALL LETTER E WITH ACUTE}\N{REPLACEMENT CHARACTER}"),
+    (b"JobId=5 JobName=x Nice=0 Account=caf\xc3\xa9\xff QOS=n\n", "5",
+     "caf\N{LATIN SMALL LETTER E WITH ACUTE}\N{REPLACEMENT CHARACTER}"),
     (b"", "5", None),
     (ARRAY, SLUID, None),
 ])  # fmt: skip
@@ -289,7 +297,8 @@ def test_a_sluid_gets_its_job_from_an_environment_of_the_same_job() -> None:
 
 @pytest.mark.parametrize(("environ", "job"), [
     (b"SLURM_JOB_ID=42\0SLURM_JOB_SLUID=s7Q2MMABCD4E00\0", JobIds("42", slurm_sluid=SLUID)),
-    (b"A=1\0SLURM_JOB_ID=42\0SLURM_STEP_ID=3\0SLURM_JOB_ACCOUNT=ml\0RAY_JOB_ID=01000000\0", JobIds("42", "3", None, "ml", "01000000")),
+    (b"A=1\0SLURM_JOB_ID=42\0SLURM_STEP_ID=3\0SLURM_JOB_ACCOUNT=ml\0RAY_JOB_ID=01000000\0",
+     JobIds("42", "3", None, "ml", "01000000")),
     (b"SLURM_JOB_ID=42\0SLURM_STEP_ID=4294967291\0", JobIds("42")),
     (b"SLURM_JOB_ID=x\0SLURM_STEP_ID=\0", JobIds()),
     (b"XSLURM_JOB_ID=42\0PATH=SLURM_JOB_ID=42\0", JobIds()),

@@ -193,7 +193,8 @@ ANNOTATED = {"prometheus.io/port": "8080", "prometheus.io/path": "stats", "prome
     (metrics_pod(ports=[HTTP], host_network=True), "http://10.0.0.5:8000/metrics"),
     (metrics_pod(ports=[HTTP], host_network=True, annotations={"prometheus.io/port": "10255"}), None),
 ], ids=["only port", "named port", "annotations", "IPv6", "two ports", "UDP", "refuses", "not running", "no address",
-        "link-local", "mapped link-local", "mapped loopback", "loopback", "host network", "a port of the host"])  # fmt: skip
+        "link-local", "mapped link-local", "mapped loopback", "loopback", "host network",
+        "a port of the host"])  # fmt: skip
 def test_a_pods_metrics_are_where_it_says_clearly(pod: dict[str, Any], url: str | None) -> None:
     assert parse_pods({"items": [pod]})[0]["metrics"] == url
 

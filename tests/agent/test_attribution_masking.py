@@ -15,11 +15,12 @@ from agent.attribution.masking import LONGEST, MASK, mask_arguments
 from tests.conftest import run_python
 
 NAMES = [
-    "token", "TOKEN", "api-key", "api_key", "apiKey", "OPENAI_API_KEY", "HF_TOKEN", "hf-token", "password", "passwd", "PGPASSWORD",
-    "MYSQL_PWD", "db-pass", "SSHPASS", "passphrase", "secret", "client_secret", "clientSecret", "AWS_SECRET_ACCESS_KEY",
-    "aws_session_token", "AWS_ACCESS_KEY_ID", "credential", "credentials", "auth", "auth-token", "authorization", "Authorization",
-    "X-Api-Key", "bearer", "private-key", "signing_key", "wandb.api_key", "trainer.logger.token", "WANDB_API_KEY", "key", "jwt",
-    "cookie", "access_token", "refresh-token", "AccountKey", "SharedAccessKey", "sig", "X-Amz-Signature", "sas", "webhook_secret",
+    "token", "TOKEN", "api-key", "api_key", "apiKey", "OPENAI_API_KEY", "HF_TOKEN", "hf-token", "password", "passwd",
+    "PGPASSWORD", "MYSQL_PWD", "db-pass", "SSHPASS", "passphrase", "secret", "client_secret", "clientSecret",
+    "AWS_SECRET_ACCESS_KEY", "aws_session_token", "AWS_ACCESS_KEY_ID", "credential", "credentials", "auth",
+    "auth-token", "authorization", "Authorization", "X-Api-Key", "bearer", "private-key", "signing_key",
+    "wandb.api_key", "trainer.logger.token", "WANDB_API_KEY", "key", "jwt", "cookie", "access_token", "refresh-token",
+    "AccountKey", "SharedAccessKey", "sig", "X-Amz-Signature", "sas", "webhook_secret",
 ]  # fmt: skip
 
 # what a secret may consist of in each form; blanks and quotes where the form can carry them
@@ -150,8 +151,8 @@ _TAIL = st.text(string.ascii_letters + string.digits, min_size=36, max_size=60)
 
 
 @given(_TAIL, st.sampled_from([
-    "hf_", "sk-", "sk-ant-api03-", "sk-proj-", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "AIzaSy", "nvapi-", "gsk_", "npm_",
-    "pypi-", "sk_live_", "hvs.", "SG.", "dckr_pat_", "wandb_v1_",
+    "hf_", "sk-", "sk-ant-api03-", "sk-proj-", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "AIzaSy", "nvapi-",
+    "gsk_", "npm_", "pypi-", "sk_live_", "hvs.", "SG.", "dckr_pat_", "wandb_v1_",
 ]))  # fmt: skip
 def test_tokens_that_show_by_their_shape(tail: str, prefix: str) -> None:
     assert_gone(tail, f"{prefix}{tail}")

@@ -97,9 +97,9 @@ def _answer_with(server: socket.socket, answer: bytes) -> None:
 
 
 @pytest.mark.parametrize(("name", "uuid"), [
-    (GPU_A, GPU_A), (MIG, MIG), (f"{GPU_A}::0", GPU_A), (f"{MIG}::12", MIG), ("MIG-GPU-6f8d1c2e/7/0", "MIG-GPU-6f8d1c2e/7/0"),
-    ("nvidia1", GPU_B), ("nvidia1/vgpu3", GPU_B), ("nvidia7", None), ("nvidia0/gi7", None), ("0", None), ("", None),
-    ("mlx5_0", None), ("GPU-x y", None),
+    (GPU_A, GPU_A), (MIG, MIG), (f"{GPU_A}::0", GPU_A), (f"{MIG}::12", MIG),
+    ("MIG-GPU-6f8d1c2e/7/0", "MIG-GPU-6f8d1c2e/7/0"), ("nvidia1", GPU_B), ("nvidia1/vgpu3", GPU_B), ("nvidia7", None),
+    ("nvidia0/gi7", None), ("0", None), ("", None), ("mlx5_0", None), ("GPU-x y", None),
 ])  # fmt: skip
 def test_device_ids(name: str, uuid: str | None) -> None:
     assert device_uuid(name, {0: GPU_A, 1: GPU_B}) == uuid

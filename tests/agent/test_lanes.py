@@ -41,8 +41,8 @@ def kinds(answer: dict[str, Any]) -> list[str]:
 def test_gpm_gives_averages_over_the_whole_interval(lanes: MakeLanes) -> None:
     # SM activity alternates every 100 ms: a point sample would see 0 or 80, the average is 40
     flicker = Steps(tuple((tenth / 10, 80.0 if tenth % 2 else 0.0) for tenth in range(900)))
-    gpm = {2: flicker, 3: constant(20), 5: constant(11.5), 10: constant(33), 11: constant(1), 12: constant(2), 13: constant(3),
-           20: constant(1000), 21: constant(500)}  # fmt: skip
+    gpm = {2: flicker, 3: constant(20), 5: constant(11.5), 10: constant(33), 11: constant(1), 12: constant(2),
+           13: constant(3), 20: constant(1000), 21: constant(500)}  # fmt: skip
     host = lanes(Gpu("GPU-a", util=constant(60), gpm=gpm, nvlink_group=0, nvlink_tx_mib_per_s=constant(7)))
     assert "sm_active_pct" not in of(host.row(), "GPU-a"), "averages need two moments"
     row = of(host.row(), "GPU-a")

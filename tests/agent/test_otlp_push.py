@@ -73,8 +73,8 @@ def test_what_the_conventions_name_is_there_in_their_units() -> None:
         for point in (metric.gauge if metric.HasField("gauge") else metric.sum).data_points
     ]
     assert {each.key for _, point in points for each in point.attributes} == {
-        "hw.id", "hw.type", "hw.model", "hw.driver_version", "hw.parent", "hw.sensor_location", "hw.gpu.task", "hw.state",
-        "error.type",
+        "hw.id", "hw.type", "hw.model", "hw.driver_version", "hw.parent", "hw.sensor_location", "hw.gpu.task",
+        "hw.state", "error.type",
     }, "the registry of the conventions has no others (1.44)"  # fmt: skip
     whole = {name for name, point in points if point.HasField("as_int")}
     assert whole == {"hw.gpu.memory.usage", "hw.gpu.memory.limit", "hw.errors", "hw.status"}

@@ -60,7 +60,10 @@ def test_no_name_is_written_or_shown_and_an_import_finds_the_person(
     host: SimulatedHost, key_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seen: list[tuple[Snapshot, float]] = []
-    host.at(3.5, lambda supervisor: seen.append(supervisor._board.latest_with_age()))  # type: ignore[arg-type]  # noqa: SLF001
+    host.at(
+        3.5,
+        lambda supervisor: seen.append(supervisor._board.latest_with_age()),  # type: ignore[arg-type] # noqa: SLF001
+    )
     host.run(5)
     pseudonym = Pseudonyms.load(str(key_file)).of(login_name())
     assert users(host) == {pseudonym}

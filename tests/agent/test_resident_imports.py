@@ -25,7 +25,8 @@ def loaded(code: str) -> set[str]:
 OWNERS = """
 import os
 from agent.attribution import AttributionSettings, ProcessOwners
-ProcessOwners(AttributionSettings(pod_resources="/nonexistent")).describe([{"pid": os.getpid(), "gpu": "g"}], 1_795_000_000_000)
+ProcessOwners(AttributionSettings(pod_resources="/nonexistent"))\
+.describe([{"pid": os.getpid(), "gpu": "g"}], 1_795_000_000_000)
 """
 HEALTH = """
 import socket
@@ -46,12 +47,14 @@ LOADS: dict[str, tuple[str, str, set[str]]] = {
     ),
     "worker": ("import agent.nvml.worker", "pynvml", {"arro3.io", "psutil", "sqlite3", "subprocess"}),
     "attribution of which nothing is on": (
-        OWNERS, "agent.attribution.owners", {"h2", *HTTP, "agent.attribution.masking", "agent.attribution.pod_resources"},
+        OWNERS, "agent.attribution.owners",
+        {"h2", *HTTP, "agent.attribution.masking", "agent.attribution.pod_resources"},
     ),
     "metrics": (
         "import agent.metrics, agent.supervise.surfaces", "agent.metrics.server", {*HTTP, "prometheus_client", "hmac"},
     ),
-    "health checks alone": (HEALTH, "agent.metrics.server", {*HTTP, "agent.metrics.collector", "agent.metrics.catalogue"}),
+    "health checks alone": (HEALTH, "agent.metrics.server",
+                            {*HTTP, "agent.metrics.collector", "agent.metrics.catalogue"}),
     "inference servers": ("import agent.serving.scraper", "agent.http_client", HTTP),
 }  # fmt: skip
 

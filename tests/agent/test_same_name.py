@@ -56,7 +56,9 @@ class NamedHost:
     def fallow(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "fallow", *arguments]
         where = {"cwd": REPOSITORY, "env": self.environment, "timeout": 120}
-        return subprocess.run(command, capture_output=True, text=True, check=False, **where)  # type: ignore[call-overload, no-any-return]
+        return subprocess.run(  # type: ignore[call-overload, no-any-return]
+            command, capture_output=True, text=True, check=False, **where
+        )
 
     @contextmanager
     def running(self) -> Iterator[subprocess.Popen[bytes]]:

@@ -51,10 +51,11 @@ def test_loopback_addresses_may_be_asked(
 
 
 @pytest.mark.parametrize("url", [
-    "http://10.0.0.5:8000/metrics", "http://example.com/metrics", "http://0.0.0.0:8000/metrics", "http://[::]:8000/metrics",
-    "http://169.254.169.254/latest", "http://127.1:8000/", "http://0x7f000001/", "http://localhost.example.com/",
-    "http://[::ffff:10.0.0.5]/", "ftp://127.0.0.1/", "file:///etc/passwd", "127.0.0.1:8000", "http://", "http://127.0.0.1:0/",
-    "http://127.0.0.1:99999/", "http://127.0.0.1:80/a b", "http://127.0.0.1:80/\r\nX: y", "http://127.0.0.1#@example.com/", "",
+    "http://10.0.0.5:8000/metrics", "http://example.com/metrics", "http://0.0.0.0:8000/metrics",
+    "http://[::]:8000/metrics", "http://169.254.169.254/latest", "http://127.1:8000/", "http://0x7f000001/",
+    "http://localhost.example.com/", "http://[::ffff:10.0.0.5]/", "ftp://127.0.0.1/", "file:///etc/passwd",
+    "127.0.0.1:8000", "http://", "http://127.0.0.1:0/", "http://127.0.0.1:99999/", "http://127.0.0.1:80/a b",
+    "http://127.0.0.1:80/\r\nX: y", "http://127.0.0.1#@example.com/", "",
 ])  # fmt: skip
 def test_all_others_are_refused(url: str) -> None:
     with pytest.raises(UsageError, match=r"serving\.endpoints") as refused:
@@ -73,7 +74,8 @@ def test_a_secret_is_refused_and_not_repeated(url: str) -> None:
 
 @pytest.mark.parametrize("pieces", [
     ok(TEXT),
-    [b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(TEXT), *(TEXT[at : at + 1].encode() for at in range(len(TEXT)))],
+    [b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(TEXT),
+     *(TEXT[at : at + 1].encode() for at in range(len(TEXT)))],
     chunked([TEXT.encode()]),
     chunked([TEXT[:7].encode(), TEXT[7:].encode()], extension=b";a=b"),
     chunked([TEXT[at : at + 1].encode() for at in range(len(TEXT))]),

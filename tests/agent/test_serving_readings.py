@@ -76,8 +76,8 @@ def test_a_line_is_read(line: str, labels: dict[str, str], value: float | None) 
 
 
 @pytest.mark.parametrize("line", [
-    "wanted", "wanted{", 'wanted{a="b" 3', "wanted three", "wanted 3 4 5 6", 'wanted{a="b",,c="d"} 3', "wanted{a=b} 3", "wanted 1_0",
-    "wanted 0x10", 'wanted{"a"="b"} 1',
+    "wanted", "wanted{", 'wanted{a="b" 3', "wanted three", "wanted 3 4 5 6", 'wanted{a="b",,c="d"} 3', "wanted{a=b} 3",
+    "wanted 1_0", "wanted 0x10", 'wanted{"a"="b"} 1',
 ])  # fmt: skip
 def test_a_line_that_cannot_be_read_spoils_the_answer(line: str) -> None:
     with pytest.raises(UnusableError, match="wanted cannot be read"):

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 TICK_MS = 10_000
 ROUND_MS = 30_000
 START_MS = 1_790_000_010_000 // ROUND_MS * ROUND_MS
-SILENT = ("gpu", "pid", "model", "engine", "kv_cache_used_ratio", "running_requests", "waiting_requests", "requests_per_s",
-          "prompt_tokens_per_s", "generated_tokens_per_s", "time_to_first_token_s")  # fmt: skip
+SILENT = ("gpu", "pid", "model", "engine", "kv_cache_used_ratio", "running_requests", "waiting_requests",
+          "requests_per_s", "prompt_tokens_per_s", "generated_tokens_per_s", "time_to_first_token_s")  # fmt: skip
 
 
 class Server:
@@ -177,8 +177,10 @@ def test_an_interval_of_the_agent_longer_than_the_servers_decides(agents: list[A
     (status(404), "unrecognised", "HTTP status 404"),
     (ok("python_gc_objects_collected_total 1\n"), "unrecognised", "no metrics of a supported server"),
     (ok("vllm:num_requests_running{ 3\n"), "unrecognised", "vllm:num_requests_running cannot be read"),
-    (ok("".join(f'vllm:num_requests_running{{model_name="{n}"}} 1\n' for n in range(501))), "unrecognised", "500 models"),
-    ([b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", texts.vllm().encode()], "unreachable", "closed the connection"),
+    (ok("".join(f'vllm:num_requests_running{{model_name="{n}"}} 1\n' for n in range(501))), "unrecognised",
+     "500 models"),
+    ([b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n", texts.vllm().encode()], "unreachable",
+     "closed the connection"),
 ], ids=["404", "another program", "garbage", "many models", "cut off"])  # fmt: skip
 def test_an_answer_of_no_use_is_one_row_without_numbers_and_one_event(
     agents: list[Agent], answer: list[bytes], health: str, cause: str

@@ -106,7 +106,10 @@ def test_a_kernel_too_short_for_the_mean_is_activity_and_a_lost_gpu_has_no_proce
     ],
 )
 def test_users(row: str, name: str) -> None:
-    assert user_name({"pid": 7, **dict(part.split("=") for part in row.split())}) == name  # type: ignore[typeddict-item]
+    assert (
+        user_name({"pid": 7, **dict(part.split("=") for part in row.split())})  # type: ignore[typeddict-item]
+        == name
+    )
 
 
 def test_held_memory_adds_up_where_several_hold_one_gpu() -> None:
@@ -145,7 +148,13 @@ def big(gpus: int) -> Snapshot:
 
 
 @given(st.integers(1, 250), st.integers(1, 60), st.integers(0, 20), st.booleans(), st.sampled_from([Glyphs(), PLAIN]))
-def test_no_frame_is_larger_than_its_terminal(width: int, height: int, gpus: int, keys: bool, shapes: Glyphs) -> None:  # noqa: FBT001
+def test_no_frame_is_larger_than_its_terminal(
+    width: int,
+    height: int,
+    gpus: int,
+    keys: bool,  # noqa: FBT001
+    shapes: Glyphs,
+) -> None:
     frame = Frame(big(gpus), 1.0, "driver", "a remark", keys=keys)
     lines = frame_lines(frame, width, height, shapes)
     assert len(lines) <= max(height, 1)

@@ -166,7 +166,8 @@ RING_ROW: dict[str, Any] = {
     "gpu_util_p98_pct": 0, "gpu_util_zero_ratio": 1.0, "gpu_util_coverage_ratio": 1.0, "gpu_util_unsampled_ratio": 1.0,
     "mem_util_pct": 0.0,
 }  # fmt: skip
-GPM_ROW: dict[str, Any] = {"util_source": "gpm", "offset_ms": 250, "gpu_util_pct": 30.0, "gpu_util_coverage_ratio": 1.0, "sm_active_pct": 7.0}  # fmt: skip
+GPM_ROW: dict[str, Any] = {"util_source": "gpm", "offset_ms": 250, "gpu_util_pct": 30.0, "gpu_util_coverage_ratio": 1.0,
+                           "sm_active_pct": 7.0}  # fmt: skip
 
 
 @pytest.mark.parametrize(

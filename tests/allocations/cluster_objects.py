@@ -48,8 +48,8 @@ def pod_spec(gpus: int, resource: str = "nvidia.com/gpu", **more: Any) -> Object
 
 
 def pod(
-    name: str, created: float, placed: float | None = None, ended: float | None = None, *, gpus: int = 2, owner: str = "",
-    spec: Object | None = None, **more: Any,
+    name: str, created: float, placed: float | None = None, ended: float | None = None, *, gpus: int = 2,
+    owner: str = "", spec: Object | None = None, **more: Any,
 ) -> Object:  # fmt: skip
     """One that waits, runs or is over."""
     scheduled = (

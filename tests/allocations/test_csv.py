@@ -32,8 +32,8 @@ def test_every_column(allocations: Allocations, file: File, lake: Lake) -> None:
     write(lake, schema.DEVICE, [device("GPU-a")], "gn1.example")
     workshop = "start=2026-11-20T10:00Z|user=ann|account=ml|allocation_id=r1|name=Workshop|partition=train|qos=high"
     text = table(
-        f"{workshop}|end=2026-11-20T11:00Z|gpu=GPU-a|submitted=2026-11-19T10:00Z|eligible=2026-11-19T11:00Z|time_limit=2h|"
-        "priority=0|project=p|gpu_model=h100|state=done",
+        f"{workshop}|end=2026-11-20T11:00Z|gpu=GPU-a|submitted=2026-11-19T10:00Z|eligible=2026-11-19T11:00Z|"
+        "time_limit=2h|priority=0|project=p|gpu_model=h100|state=done",
         f"{workshop}|host=gn2|gpu_count=2",
         'start=2026-11-20 12:00|gpu=GPU-x|host=gn3|account="a ""b"", c"',
     )
@@ -50,9 +50,10 @@ def test_every_column(allocations: Allocations, file: File, lake: Lake) -> None:
     assert stored(lake) == [
         {"host": "gn3", "gpu": "GPU-x", "time": START + HOUR, "scheduler": "csv", "account": 'a "b", c', "gpu_count": 1,
          "allocation_id": 'a "b", c@2026-11-20T11:00:00Z'},
-        shared | {"host": "gn1.example", "gpu": "GPU-a", "time": START, "end": START + HOUR, "allocation_id": "r1", "gpu_count": 3,
-                  "submitted": START - 24 * HOUR, "eligible": START - 23 * HOUR, "planned_end": START + 2 * HOUR,
-                  "time_limit_s": 7200, "priority": 0, "project": "p", "gpu_model": "h100", "state": "done"},
+        shared | {"host": "gn1.example", "gpu": "GPU-a", "time": START, "end": START + HOUR, "allocation_id": "r1",
+                  "gpu_count": 3, "submitted": START - 24 * HOUR, "eligible": START - 23 * HOUR,
+                  "planned_end": START + 2 * HOUR, "time_limit_s": 7200, "priority": 0, "project": "p",
+                  "gpu_model": "h100", "state": "done"},
         shared | {"host": "gn2", "time": START, "allocation_id": "r1", "gpu_count": 3, "host_gpu_count": 2},
     ]  # fmt: skip
     assert allocations("import", "csv", file(text), "--time-zone", "Europe/Paris").counts == (0, 3, 0)
@@ -60,7 +61,8 @@ def test_every_column(allocations: Allocations, file: File, lake: Lake) -> None:
 
 def test_a_line_without_a_start_is_a_request(allocations: Allocations, file: File, lake: Lake) -> None:
     text = table(
-        "submitted=2026-11-20T10:00Z|gpu_count=16|allocation_id=r1|user=ann|time_limit=7d|priority=5|gpu_model=h100|state=queued",
+        "submitted=2026-11-20T10:00Z|gpu_count=16|allocation_id=r1|user=ann|time_limit=7d|priority=5|gpu_model=h100|"
+        "state=queued",
         "submitted=2026-11-20T11:00Z|gpu_count=4|allocation_id=r2|end=2026-11-20T12:00Z",
         "submitted=2026-11-20T11:00Z|gpu_count=1|allocation_id=r3|as_of=2026-11-21T11:00Z",
         "start=2026-11-20T10:00Z|submitted=2026-11-20T09:00Z|host=h1|gpu_count=1|allocation_id=r0",
@@ -70,9 +72,10 @@ def test_a_line_without_a_start_is_a_request(allocations: Allocations, file: Fil
     assert (done.json["waiting"], done.json["withdrawn"]) == (2, 1)
     shared = {"scheduler": "csv", "host": "csv", "task_count": 1}
     assert requested(lake) == [
-        shared | {"allocation_id": "r1", "time": START, "as_of": START + 2 * HOUR, "gpu_count": 16, "user": "ann", "priority": 5,
-                  "time_limit_s": 604_800, "gpu_model": "h100", "state": "queued"},
-        shared | {"allocation_id": "r2", "time": START + HOUR, "as_of": START + 2 * HOUR, "gpu_count": 4, "withdrawn": START + 2 * HOUR},
+        shared | {"allocation_id": "r1", "time": START, "as_of": START + 2 * HOUR, "gpu_count": 16, "user": "ann",
+                  "priority": 5, "time_limit_s": 604_800, "gpu_model": "h100", "state": "queued"},
+        shared | {"allocation_id": "r2", "time": START + HOUR, "as_of": START + 2 * HOUR, "gpu_count": 4,
+                  "withdrawn": START + 2 * HOUR},
         shared | {"allocation_id": "r3", "time": START + HOUR, "as_of": START + 25 * HOUR, "gpu_count": 1},
     ]  # fmt: skip
     assert allocations("import", "csv", file(text)).counts_of("request") == (0, 3, 0)
@@ -144,7 +147,8 @@ QUOTE = "a double quote opens a field, which"
         ('start,gpu,host,name\n2026-11-20,a,h,"' + "x" * 200_000 + "\n", f"line 2: {QUOTE} has no closing"),
         ('start,gpu,host,name\n2026-11-20,a,h,"x" y\n', f"line 2: {QUOTE} is followed by"),
         ("start,host,gpu_count,user\n2026-11-20,h,1,ann\n2026-11-20,h,1,bob\n2026-11-20,h,2,ann\n",
-         "lines 2 and 4 have the same user (or account), host and start, and no allocation_id; give each line an allocation_id"),
+         ("lines 2 and 4 have the same user (or account), host and start, and no allocation_id; "
+          "give each line an allocation_id")),
         ("\n\n \nstart,gpu,host\nx,a,h\n", "line 5: start is not a time"),
         ("start,gpu\n2026-11-20,GPU-a\n", "line 2: the lake does not know on which host the gpu is"),
         ("start,gpu,host\n2026-11-20,a,h\n\nx,a,h\ny,a,h\n",

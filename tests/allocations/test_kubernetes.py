@@ -44,9 +44,9 @@ def test_a_pod_is_an_allocation_from_its_placement_to_its_end(bring: Allocations
     counts = {"gpu_count": 2, "host_gpu_count": 2, "host_count": 1}
     shared = {"host": "gn1", "scheduler": "kubernetes", "account": "nlp", **counts}
     assert stored(lake) == [
-        shared | {"allocation_id": "nlp/a", "name": "a", "time": ms(30), "end": ms(90), "submitted": ms(0), "eligible": ms(0),
-                  "time_limit_s": 600, "planned_end": ms(630), "priority": 7, "qos": "high", "partition": "lq",
-                  "project": "mt", "gpu_model": "NVIDIA-H100-80GB-HBM3", "state": "Succeeded"},
+        shared | {"allocation_id": "nlp/a", "name": "a", "time": ms(30), "end": ms(90), "submitted": ms(0),
+                  "eligible": ms(0), "time_limit_s": 600, "planned_end": ms(630), "priority": 7, "qos": "high",
+                  "partition": "lq", "project": "mt", "gpu_model": "NVIDIA-H100-80GB-HBM3", "state": "Succeeded"},
         shared | {"allocation_id": "nlp/b", "name": "b", "time": ms(40), "submitted": ms(10), "eligible": ms(10),
                   "partition": "p1", "state": "Running"},
     ]  # fmt: skip

@@ -67,8 +67,9 @@ DEADLINE = {"spec": {"activeDeadlineSeconds": NOON - START}, "reason": "Deadline
         (failed(NEVER_READY, containerStatuses=[WAITS | {"lastState": ended(NOON)["state"]}], reason="Evicted"), NOON),
         (failed(condition("Ready", NOON, "False", "PodFailed"), containerStatuses=[ended(NOON - 2)]), NOON - 2),
     ],
-    ids=["in init", "in a sidecar", "in a debugger", "the last container", "evicted while pulling", "evicted, then stopped",
-         "unready before it was evicted", "deadline while pulling", "stopped after its deadline", "no container is known", "waiting to restart",
+    ids=["in init", "in a sidecar", "in a debugger", "the last container", "evicted while pulling",
+         "evicted, then stopped", "unready before it was evicted", "deadline while pulling",
+         "stopped after its deadline", "no container is known", "waiting to restart",
          "a container is better than Ready"],
 )  # fmt: skip
 def test_a_pod_ends_with_the_last_thing_that_is_known_of_it(
@@ -278,8 +279,9 @@ GOT = [("gpu.nvidia.com", "gpu-0"), ("gpu.nvidia.com", "gpu-1")]
         (claims(g="c") | {"containers": pod_spec(1)["containers"]}, [claim("c", *GOT)], 3),
         (claims(g="t-1"), [claim("made", *GOT, annotations={"resource.kubernetes.io/pod-claim-name": "g"},
                                  ownerReferences=[{"uid": "uid-a", "name": "a", "controller": True}])], 2),
-        (claims(g="t-1"), [template("t-1", {"name": "r", "firstAvailable": [{"name": "x", "deviceClassName": "gpu.nvidia.com", "count": 2},
-                                            {"name": "y", "deviceClassName": "mig.nvidia.com", "count": 2}]})], 2),
+        (claims(g="t-1"), [template("t-1", {"name": "r", "firstAvailable": [
+            {"name": "x", "deviceClassName": "gpu.nvidia.com", "count": 2},
+            {"name": "y", "deviceClassName": "mig.nvidia.com", "count": 2}]})], 2),
     ],
 )  # fmt: skip
 def test_gpus_by_resource_claims_are_counted(
@@ -358,9 +360,12 @@ def test_a_check_says_what_the_import_would_give_and_writes_nothing(
     ("objects", "reason"),
     [
         ([], "1 left out: devices by resource claims, which the export lacks"),
-        ([claim("c") | {"spec": {"resourceClassName": "gpu.nvidia.com"}}], "devices by resource claims of gpu.nvidia.com, which this"),
-        ([claim("c", ("gpu.amd.com", "gpu-1"))], "devices by resource claims of gpu.amd.com, which this import does not count"),
-        ([claim("c", asks=[one(allocationMode="All", count=0)])], "devices by resource claims of gpu.nvidia.com, which this import does not"),
+        ([claim("c") | {"spec": {"resourceClassName": "gpu.nvidia.com"}}],
+         "devices by resource claims of gpu.nvidia.com, which this"),
+        ([claim("c", ("gpu.amd.com", "gpu-1"))],
+         "devices by resource claims of gpu.amd.com, which this import does not count"),
+        ([claim("c", asks=[one(allocationMode="All", count=0)])],
+         "devices by resource claims of gpu.nvidia.com, which this import does not"),
         ([claim("c", *GOT, users=("a", "b"))], "a share of a GPU: one of 2 pods with its claim"),
         ([claim("c", asks=[one(adminAccess=True)])], "no GPU or MIG instance of its own"),
     ],

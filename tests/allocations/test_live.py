@@ -382,8 +382,11 @@ def test_a_real_cluster_whose_jobs_wait(
     waiting = allocations("import", "slurm", "--live")
     assert (waiting.counts, waiting.counts_of("request"), waiting.json["waiting"]) == ((1, 0, 0), (3, 0, 0), 42)
     [first, *_] = requested(lake)
-    assert {name: first[name] for name in ("allocation_id", "name", "gpu_count", "time_limit_s", "host_count", "state")} == {
-        "allocation_id": "2", "name": "waits", "gpu_count": 2, "time_limit_s": 1200, "host_count": 1, "state": "PENDING",
+    assert {
+        name: first[name] for name in ("allocation_id", "name", "gpu_count", "time_limit_s", "host_count", "state")
+    } == {
+        "allocation_id": "2", "name": "waits", "gpu_count": 2,
+        "time_limit_s": 1200, "host_count": 1, "state": "PENDING",
     }  # fmt: skip
     cluster.run("scancel", "4")
     cluster.run("scancel", "1")

@@ -29,11 +29,16 @@ HEAD = (
 )
 # as a Slurm 22.05 printed it: an array, a job without GPUs, one that waits, a name that holds the separator
 PRINTED = f"""{HEAD}
-1|1|root|ml|p|normal|COMPLETED|2026-11-21T04:33:43|2026-11-21T04:33:43|2026-11-21T04:33:44|2026-11-21T04:33:47|3|60|vm|1|billing=1,cpu=1,gres/gpu=2,node=1|billing=1,cpu=1,gres/gpu=2,mem=2000M,node=1|done|one
-2|2|root|ml|p|normal|RUNNING|2026-11-21T04:33:43|2026-11-21T04:33:43|2026-11-21T04:33:44|Unknown|11|30|vm|1|billing=1,cpu=1,gres/gpu=1,node=1|billing=1,cpu=1,gres/gpu=1,mem=2000M,node=1|run
-4|4|root|ml|p|normal|COMPLETED|2026-11-21T04:33:43|2026-11-21T04:33:43|2026-11-21T04:33:48|2026-11-21T04:33:49|1|60|vm|1|billing=1,cpu=1,node=1|billing=1,cpu=1,mem=2000M,node=1|nogpu
-5|5|root|ml|p|normal|PENDING|2026-11-21T04:33:43|2026-11-21T04:33:43|Unknown|Unknown|0|Partition_Limit|None assigned|1||billing=1,cpu=1,gres/gpu=4,mem=2000M,node=1|pend
-6|3_1|root|ml|p|normal|RUNNING|2026-11-21T04:33:43|2026-11-21T04:33:44|2026-11-21T04:33:44|Unknown|11|30|vm|1|billing=1,cpu=1,gres/gpu=1,node=1|billing=1,cpu=1,gres/gpu=1,mem=2000M,node=1|arr
+1|1|root|ml|p|normal|COMPLETED|2026-11-21T04:33:43|2026-11-21T04:33:43|2026-11-21T04:33:44|2026-11-21T04:33:47|3|60|\
+vm|1|billing=1,cpu=1,gres/gpu=2,node=1|billing=1,cpu=1,gres/gpu=2,mem=2000M,node=1|done|one
+2|2|root|ml|p|normal|RUNNING|2026-11-21T04:33:43|2026-11-21T04:33:43|2026-11-21T04:33:44|Unknown|11|30|\
+vm|1|billing=1,cpu=1,gres/gpu=1,node=1|billing=1,cpu=1,gres/gpu=1,mem=2000M,node=1|run
+4|4|root|ml|p|normal|COMPLETED|2026-11-21T04:33:43|2026-11-21T04:33:43|2026-11-21T04:33:48|2026-11-21T04:33:49|1|60|\
+vm|1|billing=1,cpu=1,node=1|billing=1,cpu=1,mem=2000M,node=1|nogpu
+5|5|root|ml|p|normal|PENDING|2026-11-21T04:33:43|2026-11-21T04:33:43|Unknown|Unknown|0|Partition_Limit|\
+None assigned|1||billing=1,cpu=1,gres/gpu=4,mem=2000M,node=1|pend
+6|3_1|root|ml|p|normal|RUNNING|2026-11-21T04:33:43|2026-11-21T04:33:44|2026-11-21T04:33:44|Unknown|11|30|\
+vm|1|billing=1,cpu=1,gres/gpu=1,node=1|billing=1,cpu=1,gres/gpu=1,mem=2000M,node=1|arr
 """
 AT = 1_795_235_624_000  # 04:33:44
 NAMED = "JobIDRaw|Start|End|NodeList|AllocTRES|JobName"
@@ -114,7 +119,10 @@ def test_json_of_sacct_is_the_same_as_its_text(write_text: Allocations, lake: La
     assert stored(lake) == known
 
 
-QUEUE = "JobIDRaw|JobID|WCKey|Priority|State|Reason|Submit|Eligible|Start|End|TimelimitRaw|NodeList|NNodes|AllocTRES|ReqTRES"
+QUEUE = (
+    "JobIDRaw|JobID|WCKey|Priority|State|Reason|Submit|Eligible|Start|End|TimelimitRaw|"
+    "NodeList|NNodes|AllocTRES|ReqTRES"
+)
 S = 1_000_000_000
 
 

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from fallow.lake import Lake
     from tests.allocations.conftest import Allocations, File
 
-HEAD = "JobIDRaw|User|Account|Partition|QOS|State|Start|End|ElapsedRaw|NodeList|NTasks|AllocTRES|TRESUsageInAve|TRESUsageInMax|TRESUsageInTot"
+HEAD = (
+    "JobIDRaw|User|Account|Partition|QOS|State|Start|End|ElapsedRaw|NodeList|NTasks|"
+    "AllocTRES|TRESUsageInAve|TRESUsageInMax|TRESUsageInTot"
+)
 HOUR = 3600
 T0 = 1_795_132_800  # 2026-11-20 00:00 UTC
 GIB = 2**30

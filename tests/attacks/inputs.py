@@ -163,20 +163,25 @@ BOMBS: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "250 MB of NUL and letters": (packed(SMI, b"\0a", 25 * MB, 5), _NVIDIA_SMI),
     "one line of 240 MB": (packed(SMI, b"a, ", 16 * MB, 5), _NVIDIA_SMI),
     "a line of letters of four bytes": (packed(SMI, "\U0001f600".encode(), 12 * MB, 5), _NVIDIA_SMI),
-    "XML of entities": (packed(b"<?xml version='1.0'?><!DOCTYPE x [" + _LAUGHS + b"]><nvidia_smi_log>", b"<a>&l9;</a>", 1, 1, b"</nvidia_smi_log>"), _NVIDIA_SMI),
+    "XML of entities": (packed(b"<?xml version='1.0'?><!DOCTYPE x [" + _LAUGHS + b"]><nvidia_smi_log>",
+                               b"<a>&l9;</a>", 1, 1, b"</nvidia_smi_log>"), _NVIDIA_SMI),
     "XML without an end": (packed(b"<nvidia_smi_log>", b"<a/>", 12 * MB, 5), _NVIDIA_SMI),
-    "XML a million deep": (packed(b"<nvidia_smi_log>", b"<a>", MB, 1, b"</a>" * MB + b"</nvidia_smi_log>"), _NVIDIA_SMI),
+    "XML a million deep": (packed(b"<nvidia_smi_log>", b"<a>", MB, 1, b"</a>" * MB + b"</nvidia_smi_log>"),
+                           _NVIDIA_SMI),
     "JSON millions deep": (packed(b"", b'{"a":', 10 * MB, 5), _GPUSTAT),
     "JSON of brackets": (packed(b"", b"[", 50 * MB, 5), _GPUSTAT),
     "JSON of broken documents": (packed(b"", b'\n{"a":', 8 * MB, 5), _GPUSTAT),
     "a document of millions of GPUs": (packed(b'{"gpus":[', b"{},", 16 * MB, 5, b"{}]}"), _GPUSTAT),
     "one text of 250 MB": (packed(b'{"a":"', b"x", 50 * MB, 5, b'"}'), _NVITOP),
-    "records of many keys": (packed(b"", b'{"t/timestamp":1795176000,"t/duration (s)":1,' + b",".join(b'"t/%d":1' % each for each in range(400_000)) + b"}\n", 1, 45), _NVITOP),
+    "records of many keys": (packed(b"", b'{"t/timestamp":1795176000,"t/duration (s)":1,'
+                                    + b",".join(b'"t/%d":1' % each for each in range(400_000)) + b"}\n", 1, 45),
+                             _NVITOP),
     "CSV of millions of columns": (packed(b"", b"a,", 40 * MB, 3), _NVITOP),
     "200 million nulls": (nulls, _SERIES),
     "a million times one text": (one_long_text, _SERIES),
     "3 GB of a series": (packed(b"time,gpu,value\n", b"1795176000,0,5\n", 4 * MB, 48), _SERIES),
-    "lists of 65,536 hosts": (packed(SACCT, b"".join(JOB % (b"n%d[00001-65536]" % each) for each in range(2000)), 1, 1), _SLURM),
+    "lists of 65,536 hosts": (packed(SACCT, b"".join(JOB % (b"n%d[00001-65536]" % each) for each in range(2000)), 1, 1),
+                              _SLURM),
     "a host of a million brackets": (packed(SACCT, JOB % (b"n" + b"[1]" * MB), 1, 1), _SLURM),
     "a count of a million digits": (packed(SACCT, JOB % (b"n[1-" + b"9" * MB + b"]"), 1, 1), _SLURM),
     "3 GB of jobs": (packed(SACCT, JOB % b"n1", MB // 2, 80), _SLURM),
@@ -186,13 +191,14 @@ BOMBS: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "Kubernetes millions deep": (packed(b'{"items":[', b'{"a":', 10 * MB, 5), _KUBERNETES),
     "a Kubernetes list of millions": (packed(b'{"items":[', b"{},", 16 * MB, 5, b'{}],"kind":"List"}'), _KUBERNETES),
     "a quote that never ends": (packed(b'start,host,gpu_count\n"', b"x,\n", 16 * MB, 5), _CSV),
-    "3 GB of allocations": (packed(b"start,host,gpu_count,user\n", b"2026-11-20T10:00:00Z,h,1,ann\n", 2 * MB, 50), _CSV),
+    "3 GB of allocations": (packed(b"start,host,gpu_count,user\n", b"2026-11-20T10:00:00Z,h,1,ann\n", 2 * MB, 50),
+                            _CSV),
 }  # fmt: skip
 """Files of some megabytes at most, and the command that is given each."""
 
-_DAMAGE = b"||\n|, |\0|{|]|}|</gpu>|\"|'|\xff\xfe|\x1b[2J|-|1e999|NaN|&|<!ENTITY a 'b'>|[1-99999]|\r|\x1f\x8b|\xef\xbb\xbf".split(
-    b"|"
-)
+_DAMAGE = (
+    b"||\n|, |\0|{|]|}|</gpu>|\"|'|\xff\xfe|\x1b[2J|-|1e999|NaN|&|<!ENTITY a 'b'>|[1-99999]|\r|\x1f\x8b|\xef\xbb\xbf"
+).split(b"|")
 _DAMAGE += [b"9" * 400, "\u202e".encode(), b"|"]
 
 
@@ -215,7 +221,8 @@ def good_files() -> dict[str, tuple[bytes, tuple[str, ...]]]:
             f"2026-11-20T10:{each:02}:00Z,2026-11-20T11:00:00Z,h{each},2,ann,c{each}\n" for each in range(40)), _CSV),
         "sacct": ((SACCT + b"".join(JOB % (b"n[%d-%d]" % (each, each + 1)) for each in range(40))).decode(), _SLURM),
         "sacct json": (json.dumps({"jobs": [_json_job(each) for each in range(20)], "errors": []}, indent=1), _SLURM),
-        "kubernetes": (kubectl(*(each for n in range(10) for each in (pod(f"p{n}", n, 30 * n), workload(f"w{n}", n)))), _KUBERNETES),
+        "kubernetes": (kubectl(*(each for n in range(10) for each in (pod(f"p{n}", n, 30 * n), workload(f"w{n}", n)))),
+                       _KUBERNETES),
     }  # fmt: skip
     found = {name: (text.encode(), arguments) for name, (text, arguments) in tables.items()}
     with tempfile.TemporaryDirectory() as folder:

@@ -76,7 +76,7 @@ def slowest_answers(
     with slow_clients(address, kind, long_path=long_path, clients=clients):
         end = time.monotonic() + lasts_s
         while time.monotonic() < end:
-            health.append(seconds_to_answer(urllib.request.Request(f"{address}healthz"), patience_s))  # noqa: S310  # loopback
+            health.append(seconds_to_answer(urllib.request.Request(f"{address}healthz"), patience_s))  # noqa: S310
             pages.append(seconds_to_answer(page, patience_s))
             time.sleep(0.05)
     return Slowest(kind, clients, len(pages), max(health), max(pages))

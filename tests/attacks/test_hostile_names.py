@@ -55,7 +55,8 @@ OF_THE_HOST = """agent run, agent once, agent status, agent release, agent resum
 """They look at this machine: tests/agent and tests/doctor hold them."""
 
 NOT_HERE = """follow otlp, follow prometheus, import prometheus, import gpustat, import nvitop, import series,
-allocations import slurm, allocations import kubernetes, dashboard, demo, report send, pseudonym new-key, pseudonym of, pseudonym table"""
+allocations import slurm, allocations import kubernetes, dashboard, demo, report send, pseudonym new-key, \
+pseudonym of, pseudonym table"""
 """Other kinds of import report on files as `nvidia-smi` does; tests/scraped covers metrics servers, tests below cover
 pages and messages; a demo has names of its own; a pseudonym is a hash; a push is read like metrics."""
 

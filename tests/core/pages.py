@@ -32,8 +32,10 @@ def rules_page() -> str:
 
 <!-- written by `make docs` from analytics/rules -->
 
-A rule finds one kind of waste; [recommendations](recommendations.md) explains what becomes of a finding. `fallow rules NAME` shows what the rule finds, its look-alikes, and every
-threshold with its source, as does the file behind each name; `fallow rules --format md --out rules.md` writes all of them.
+A rule finds one kind of waste; [recommendations](recommendations.md) explains what becomes of a finding. \
+`fallow rules NAME` shows what the rule finds, its look-alikes, and every
+threshold with its source, as does the file behind each name; \
+`fallow rules --format md --out rules.md` writes all of them.
 
 | rule | finds GPUs that are ... | for | history needed |
 |---|---|---|---|""".splitlines()

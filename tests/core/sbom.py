@@ -99,7 +99,7 @@ def bill_of_materials(lock: str) -> str:
     components = {each: _component(each, factory) for each in pinned}
     bom = Bom(components=components.values(), serial_number=uuid.uuid5(_NAMESPACE, f"{__version__}{text_of(lock)}"))
     bom.metadata.component = root
-    bom.metadata.timestamp = None  # type: ignore[assignment]  # the serial number changes with the content, and nothing else does
+    bom.metadata.timestamp = None  # type: ignore[assignment]  # only the serial number changes with the content
     by_name = {name: [components[each] for each in pinned if each.name == name] for name in {p.name for p in pinned}}
     for each in pinned:
         for parent in each.wanted_by:

@@ -13,7 +13,8 @@ from fallow.actors import ANONYMOUS, LINK, TOKEN, Actor, command_actor, name_fau
 from fallow.errors import UsageError
 from fallow.os_user import os_user
 
-NAMES = """ann, Müller, jean-luc, DOMAIN\\ann, DOMAIN+ann, ann@example.org, O'Brien, O\u2019Brien, Ann Lee, svc_gpu$, somebody,
+NAMES = """\
+ann, Müller, jean-luc, DOMAIN\\ann, DOMAIN+ann, ann@example.org, O'Brien, O\u2019Brien, Ann Lee, svc_gpu$, somebody,
 山田 たろう, 佐々木, ヨーコ・オノ, 田中Ken, 김철수, 李小龍, Nguyễn Văn, Иван Петров, γιάννης, نور, ปรีชา, राम"""
 REFUSED = {
     "": "is empty",

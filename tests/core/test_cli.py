@@ -147,7 +147,9 @@ def test_an_error_is_one_sentence_and_an_exit_code(
 def into(out: int, *arguments: str) -> tuple[int, str]:
     command = [sys.executable, "-W", "error", "-m", "fallow", *arguments]
     where = {"cwd": REPOSITORY, "env": clean_environment()}
-    done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, check=False, timeout=60, **where)  # type: ignore[call-overload]
+    done = subprocess.run(  # type: ignore[call-overload]
+        command, stdout=out, stderr=subprocess.PIPE, text=True, check=False, timeout=60, **where
+    )
     return done.returncode, done.stderr
 
 

@@ -80,7 +80,8 @@ AROUND = {
 """Who may read the ledger of everybody around what a reader may see, in a report, a section or on a page."""
 
 _AROUND = re.compile(
-    r"\bwhole\.(ledger|review|found|context|quality|decision\w*)\b|\bwhole\.plan\.(?!(waits_of|allocation|used_share|open_ms|carbon)\b)\w+"
+    r"\bwhole\.(ledger|review|found|context|quality|decision\w*)\b"
+    r"|\bwhole\.plan\.(?!(waits_of|allocation|used_share|open_ms|carbon)\b)\w+"
     r"|\bledger\.whole\b|\breview\.context\b"
 )
 

@@ -121,7 +121,9 @@ with leased(Lake.at(sys.argv[1]), "x", "a test"):
 def test_a_killed_holder_of_this_host_stops_nobody(lake: Lake) -> None:
     command = [sys.executable, "-c", KILLED, lake.root]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, cwd=REPOSITORY, env=clean_environment(), **pipes) as holder:  # type: ignore[call-overload]
+    with subprocess.Popen(  # type: ignore[call-overload]
+        command, cwd=REPOSITORY, env=clean_environment(), **pipes
+    ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(LakeError, match=f"process {holder.pid}"):

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 UNITS = {"bytes", "w", "mj", "kwh", "c", "mhz", "ms", "s", "hours", "pct"}
-OBSERVED = """gpu process host device serving event agent allocation request withheld action annotation scenario delivery judgement"""
+OBSERVED = (
+    "gpu process host device serving event agent allocation request withheld action annotation scenario delivery"
+    " judgement"
+)
 COLUMNS = [(f"{table.name}.{column.name}", column) for table in TABLES for column in table.columns]
 
 

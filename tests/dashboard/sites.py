@@ -33,7 +33,8 @@ UNTIL_MS = 1_763_596_800_000
 
 OWNERS = (
     "kind,name,team,organisation,quota_gpus\n"
-    "user,farid,vision,research,4\nuser,quinn,vision,research,\nuser,hiro,language,products,2\naccount,acme,language,products,\n"
+    "user,farid,vision,research,4\nuser,quinn,vision,research,\n"
+    "user,hiro,language,products,2\naccount,acme,language,products,\n"
 )
 PRICES = "model,pool,hourly,currency,date,source\nNVIDIA H100 80GB HBM3,train,2.5,USD,2025-01-02,order 7\n"
 ADMINISTRATOR = Reader("root", ADMIN)

@@ -74,7 +74,7 @@ def clients_of(settings: dict[str, str], lake: Lake) -> Clients:
 
     def make(clock: Clock | None = None, rates: Rates = UNLIMITED, **changes: str) -> FlaskClient:
         loaded = config.load(settings | {f"dashboard.{name}": value for name, value in changes.items()}, None, {})
-        access = access_of(loaded, address="0.0.0.0", local=False, insecure=False, clock=clock)  # noqa: S104  # not bound
+        access = access_of(loaded, address="0.0.0.0", local=False, insecure=False, clock=clock)  # noqa: S104  # unbound
         trail = trail_of(loaded.text("dashboard.audit"))
         app = build_app(LakeSource(lambda: inputs_of(lake)), access, rates=rates, trail=trail)
         client: FlaskClient = app.server.test_client()
@@ -193,8 +193,9 @@ def test_two_tabs_sign_in_side_by_side(client: FlaskClient) -> None:
     assert [client.get(way, headers=LOCAL).headers["Location"] for way in ways] == ["/timeline", "/gpu"]
 
 
-@pytest.mark.parametrize("path", ["//evil.example/x", "///evil.example", "/\\evil.example", "/%09/evil.example", "/%0a/evil.example",
-                                  "/%0d%0aSet-Cookie:%20x=y", "/%5c%09%5cevil.example", "/%09%09//evil.example"])  # fmt: skip
+@pytest.mark.parametrize("path", ["//evil.example/x", "///evil.example", "/\\evil.example", "/%09/evil.example",
+                                  "/%0a/evil.example", "/%0d%0aSet-Cookie:%20x=y", "/%5c%09%5cevil.example",
+                                  "/%09%09//evil.example"])  # fmt: skip
 def test_a_sign_in_never_redirects_to_another_site(client: FlaskClient, path: str) -> None:
     done = sign_in(client, path=f"http://localhost{path}")
     assert done.status_code == 302
@@ -261,13 +262,15 @@ def test_a_wrong_token_signs_no_user_in(client: FlaskClient, idp: Provider, wron
 
 
 @pytest.mark.parametrize(("name", "why"), [
-    ("ann\u00a0", "the name ann in the claim preferred_username contains U+00A0 (NO-BREAK SPACE), which readers cannot see"),
+    ("ann\u00a0",
+     "the name ann in the claim preferred_username contains U+00A0 (NO-BREAK SPACE), which readers cannot see"),
     ("ann\n", "the name ann in the claim preferred_username contains U+000A, which readers cannot see"),
     ("ann ", "the name ann in the claim preferred_username has a blank at its start or end, or two blanks in a row"),
     (" ann", "has a blank at its start or end"),
     ("an\u200dn", "contains U+200D (ZERO WIDTH JOINER), which readers cannot see"),
     ("\u202eann", "contains U+202E (RIGHT-TO-LEFT OVERRIDE), which readers cannot see"),
-    ("\u0430nn", "mixes letters of different scripts: U+0430 (CYRILLIC SMALL LETTER A) and U+006E (LATIN SMALL LETTER N)"),
+    ("\u0430nn",
+     "mixes letters of different scripts: U+0430 (CYRILLIC SMALL LETTER A) and U+006E (LATIN SMALL LETTER N)"),
     ("\uff41nn", "is not in Unicode's normal form NFKC, which is ann"),
     ("a" * 301, "is longer than 300 characters"),
 ])  # fmt: skip

@@ -69,7 +69,8 @@ def test_the_refusal_of_a_program_without_a_token_asks_for_one(proxied: FlaskCli
 
 @pytest.mark.parametrize("headers", [{}, {HEADER: ""}, {HEADER: " "}, {HEADER: "eve, ann"}, {HEADER: "a" * 301},
                                      {HEADER: "\xff"}, *({HEADER: each.encode().decode("latin-1")} for each in (
-                                         "\u0430nn", "\uff41nn", "an\u200dn", "\xa0ann", "ann\xa0", "a\xa0nn", "ann\u200b", "ann\u3164", "zoe\u0308", "a  b"))])  # fmt: skip
+                                         "\u0430nn", "\uff41nn", "an\u200dn", "\xa0ann", "ann\xa0", "a\xa0nn",
+                                         "ann\u200b", "ann\u3164", "zoe\u0308", "a  b"))])  # fmt: skip
 def test_a_proxy_that_names_no_user_gets_nothing(
     proxied: FlaskClient, headers: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:

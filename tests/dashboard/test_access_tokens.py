@@ -90,8 +90,8 @@ def test_an_unknown_token_is_refused(client: FlaskClient, token: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/api/v1/ledger?span=all", "/api/v1/openapi.json", "/mcp", "/metrics", "/", "/export/gpus.csv"]
 )
-@pytest.mark.parametrize("shown", ["Bearer wrong", "bearer  wrong", f"Bearer {TOKEN}, Bearer wrong", f"Bearer wrong, Bearer {TOKEN}",
-                                   "Bearer", "Bearer\twrong"])  # fmt: skip
+@pytest.mark.parametrize("shown", ["Bearer wrong", "bearer  wrong", f"Bearer {TOKEN}, Bearer wrong",
+                                   f"Bearer wrong, Bearer {TOKEN}", "Bearer", "Bearer\twrong"])  # fmt: skip
 def test_a_wrong_token_is_401_whatever_the_proxy_sends(client: FlaskClient, path: str, shown: str) -> None:
     for peer in ("10.1.2.3", "192.0.2.7"):
         found = ask(client, path, peer=peer, X_Forwarded_User="ann", Authorization=shown)

@@ -70,8 +70,8 @@ class Site:
 
     def answer(self, **changes: Any) -> Answer:
         own = Answer(
-            verb=KEEP, finding_ids=(finding_id(self.held, "a"),), addressee="ann@example.org", action=RELEASE, gpus=("a",),
-            gpu_count=1, host="h1", simulated=False, language="en", expires_ms=NOW_MS + 14 * DAY_MS,
+            verb=KEEP, finding_ids=(finding_id(self.held, "a"),), addressee="ann@example.org", action=RELEASE,
+            gpus=("a",), gpu_count=1, host="h1", simulated=False, language="en", expires_ms=NOW_MS + 14 * DAY_MS,
         )  # fmt: skip
         return replace(own, **changes)
 
@@ -106,7 +106,8 @@ def site(held: Held, tmp_path: Path) -> Site:
 def test_only_a_link_needs_no_session(site: Site) -> None:
     assert site.get(site.path()).status_code == 200
     token = site.path().removeprefix(PATH)
-    others = ("/", "/answer", PATH, f"{PATH}{token}/", f"{PATH}{token}/x", f"{PATH}../findings", f"/x{PATH}{token}", "/_dash-layout", "/export/findings.csv")  # fmt: skip
+    others = ("/", "/answer", PATH, f"{PATH}{token}/", f"{PATH}{token}/x", f"{PATH}../findings", f"/x{PATH}{token}",
+              "/_dash-layout", "/export/findings.csv")  # fmt: skip
     for path in others:
         assert site.get(path).status_code == 403, path
     for method in ("OPTIONS", "PUT", "DELETE", "PATCH"):
@@ -178,7 +179,8 @@ def test_a_click_that_another_worker_took_at_the_same_moment_is_the_same_row(sit
     site.post(site.path(), until=day(3))
     answer = site.answer()
     record(
-        site.held.lake, "snooze", answer.finding_ids, answer.actor, now_ms=NOW_MS, channel=answer.channel, once=answer.channel
+        site.held.lake, "snooze", answer.finding_ids, answer.actor, now_ms=NOW_MS, channel=answer.channel,
+        once=answer.channel
     )  # fmt: skip
     assert len(site.actions()) == 1
 
@@ -267,7 +269,8 @@ def test_what_a_link_names_is_text(site: Site) -> None:
 
 
 @pytest.mark.parametrize("headers", [
-    {}, {"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"},
+    {}, {"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
 ])  # fmt: skip
 def test_another_sites_page_cannot_press_the_button(
     site: Site, headers: dict[str, str], caplog: pytest.LogCaptureFixture

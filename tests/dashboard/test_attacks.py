@@ -91,8 +91,9 @@ def test_an_address_with_too_many_names_is_answered_in_words(client: FlaskClient
     assert "no address of these pages" in answer.text
 
 
-@pytest.mark.parametrize("path", ["nope/x.js", "x%0aforged/y.js", "dash/..%2f..%2fdash.py", "dash/deps/../../../x.js", "dash/dash.py",
-                                  "dashboard/app.py", "dash_ag_grid/../dashboard/access/oidc.py"])  # fmt: skip
+@pytest.mark.parametrize("path", ["nope/x.js", "x%0aforged/y.js", "dash/..%2f..%2fdash.py", "dash/deps/../../../x.js",
+                                  "dash/dash.py", "dashboard/app.py",
+                                  "dash_ag_grid/../dashboard/access/oidc.py"])  # fmt: skip
 def test_a_script_that_is_not_there_is_no_fault_of_the_pages(
     client: FlaskClient, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -101,8 +102,9 @@ def test_a_script_that_is_not_there_is_no_fault_of_the_pages(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-@pytest.mark.parametrize("path", ["/assets/..%2fapp.py", "/assets/%2e%2e/app.py", "/assets/../access/oidc.py", "/static/../app.py",
-                                  "/assets/%2e%2e%5capp.py", "/assets/%00", "/static/x"])  # fmt: skip
+@pytest.mark.parametrize("path", ["/assets/..%2fapp.py", "/assets/%2e%2e/app.py", "/assets/../access/oidc.py",
+                                  "/static/../app.py", "/assets/%2e%2e%5capp.py", "/assets/%00",
+                                  "/static/x"])  # fmt: skip
 def test_no_other_file_can_be_had(client: FlaskClient, path: str) -> None:
     answer = client.get(path)
     assert answer.status_code == 404

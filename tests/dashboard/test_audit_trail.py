@@ -185,8 +185,8 @@ def test_strangers_take_no_line_from_people_and_standard_error_has_an_end_too(
 
 
 @pytest.mark.parametrize(("name", "words"), [
-    ("gone/audit", "No such file"), ("link", "Too many levels"), ("pipe", "No such device"), ("folder", "Is a directory"),
-    ("syslog:gone", "cannot be written: No such file"),
+    ("gone/audit", "No such file"), ("link", "Too many levels"), ("pipe", "No such device"),
+    ("folder", "Is a directory"), ("syslog:gone", "cannot be written: No such file"),
 ])  # fmt: skip
 def test_what_is_no_place_for_it_is_refused_at_the_start(tmp_path: Path, name: str, words: str) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")

@@ -47,45 +47,66 @@ PLACES = tuple(ChartPlace(name, figure=f"figure {name}") for name in "abcd")
 EXAMPLES = {
     "stacked bars with a gap": Panel(
         "GPUs",
-        stacked((Bars("x", "held", (1.0, None, 3.0, 0.0)), Bars("y", "free", (2.0, 5.0, 0.5, 1.0), shown=("two", "five", "half", "one")))),
+        stacked((Bars("x", "held", (1.0, None, 3.0, 0.0)),
+                 Bars("y", "free", (2.0, 5.0, 0.5, 1.0), shown=("two", "five", "half", "one")))),
         PLACES,
     ),
     "bars over bars": Panel(
-        "", (Bars("x", "free", (0.5, 1.0, None, 0.0)), Bars("y", "active", (0.25, 1.0, None, 0.1)), Bars("z", "unknown", (0.25, 0.0, None, 0.2), (0.25, 1.0, 0.0, 0.1))),
+        "", (Bars("x", "free", (0.5, 1.0, None, 0.0)), Bars("y", "active", (0.25, 1.0, None, 0.1)),
+             Bars("z", "unknown", (0.25, 0.0, None, 0.2), (0.25, 1.0, 0.0, 0.1))),
         PLACES, kind="share", ceiling=1.0,
     ),
-    "rows from a base": Panel("", (Bars("", ("muted", "held", "held", "active"), (10.0, 4.0, 1.0, 5.0), (0.0, 6.0, 5.0, 0.0)),), PLACES, lying=True),
-    "rows of which one is not known": Panel("title", (Bars("", "free", (0.9, None, 0.4, 0.1)),), PLACES, lying=True, ceiling=1.0),
+    "rows from a base": Panel(
+        "", (Bars("", ("muted", "held", "held", "active"), (10.0, 4.0, 1.0, 5.0), (0.0, 6.0, 5.0, 0.0)),),
+        PLACES, lying=True,
+    ),
+    "rows of which one is not known": Panel(
+        "title", (Bars("", "free", (0.9, None, 0.4, 0.1)),), PLACES, lying=True, ceiling=1.0,
+    ),
     "estimates in a whole": Panel(
-        "", (Bars("", "muted", (9.0, 8.0)), Bars("", "soft", (2.0, None), (1.0, 0.0)), Dots("", "mark", "tick", (0, 1), (2.0, 3.0))),
-        (ChartPlace("a long name that stands above its bar", figure="2 [1, 3]", detail="of 9"), ChartPlace("b", figure="3 [not known]")), lying=True,
+        "", (Bars("", "muted", (9.0, 8.0)), Bars("", "soft", (2.0, None), (1.0, 0.0)),
+             Dots("", "mark", "tick", (0, 1), (2.0, 3.0))),
+        (ChartPlace("a long name that stands above its bar", figure="2 [1, 3]", detail="of 9"),
+         ChartPlace("b", figure="3 [not known]")), lying=True,
     ),
     "lines with gaps, hollow points and a level": Panel(
-        "a", (Level("goal", "held", 4.0), Line("x", "held", (1.0, None, 3.0, 2.0)), Line("y", "muted", (None, 5.0, 5.5, 0.0), dashed=True)),
+        "a", (Level("goal", "held", 4.0), Line("x", "held", (1.0, None, 3.0, 2.0)),
+              Line("y", "muted", (None, 5.0, 5.5, 0.0), dashed=True)),
         (*PLACES[:3], ChartPlace("d", is_whole=False)),
     ),
     "dots on a line over places": Panel(
-        "a", (Line("x", "mark", (3.0, 2.0, 1.0, 0.5)), Dots("today", "active", "circle", (1.0,), (2.0,)), Dots("then", "held", "diamond", (3.0,), (0.7,))), PLACES,
+        "a", (Line("x", "mark", (3.0, 2.0, 1.0, 0.5)), Dots("today", "active", "circle", (1.0,), (2.0,)),
+              Dots("then", "held", "diamond", (3.0,), (0.7,))), PLACES,
     ),
     "a line of many points in a band": Panel(
-        "a", (Band("z", "held", tuple((each, 1.0) for each in range(80)), tuple((each, 3.0 + each / 40) for each in range(80))), Line("x", "held", (2.0,) * 80)),
+        "a", (Band("z", "held", tuple((each, 1.0) for each in range(80)),
+                   tuple((each, 3.0 + each / 40) for each in range(80))), Line("x", "held", (2.0,) * 80)),
         tuple(ChartPlace(str(each)) for each in range(80)),
     ),
     "steps over percentages": Panel(
         "a", (
-            Band("z", "unknown", ((0.0, 4.0), (50.0, 4.0), (100.0, 1.0)), ((0.0, 5.0), (70.0, 5.0), (100.0, 2.0)), stepped=True),
+            Band("z", "unknown", ((0.0, 4.0), (50.0, 4.0), (100.0, 1.0)), ((0.0, 5.0), (70.0, 5.0), (100.0, 2.0)),
+                 stepped=True),
             Line("x", "active", (4.0, 4.0, 1.0), (0.0, 50.0, 100.0), stepped=True), Level("all", "muted", 5.0),
         ),
     ),
     "marks of several sizes and shapes": Panel(
         "GiB", tuple(
-            Dots(shape, "held", shape, (10.0, 90.0), (5.0, 70.0), (1.0, 9.0), (("said",), ("more",)), is_hollow=shape == "star")
+            Dots(shape, "held", shape, (10.0, 90.0), (5.0, 70.0), (1.0, 9.0), (("said",), ("more",)),
+                 is_hollow=shape == "star")
             for shape in ("circle", "diamond", "triangle", "star", "square")
         ), unit="GiB",
     ),
-    "a grid of spans": Panel("a", (Cells("soft", ("Mon", "Tue"), (GridCell(0, 1, 4, 7, "7"), GridCell(1, 0, 1, 3, "3")), "GPU"),), PLACES),
-    "a shaded grid": Panel("", (Cells("held", ("Mon", "Tue"), (GridCell(0, 1, 2, 0.3, "30"), GridCell(1, 0, 1, 1.0, "100")), "%", most=1.0),), PLACES),
-    "every GPU over time": Panel("", (GpuTimeline(FleetTimeline(("a",), ("h",), 0, 3_600_000, np.zeros((1, 3), np.uint8), ())),)),
+    "a grid of spans": Panel(
+        "a", (Cells("soft", ("Mon", "Tue"), (GridCell(0, 1, 4, 7, "7"), GridCell(1, 0, 1, 3, "3")), "GPU"),), PLACES,
+    ),
+    "a shaded grid": Panel(
+        "", (Cells("held", ("Mon", "Tue"), (GridCell(0, 1, 2, 0.3, "30"), GridCell(1, 0, 1, 1.0, "100")), "%",
+                   most=1.0),), PLACES,
+    ),
+    "every GPU over time": Panel(
+        "", (GpuTimeline(FleetTimeline(("a",), ("h",), 0, 3_600_000, np.zeros((1, 3), np.uint8), ())),),
+    ),
 }  # fmt: skip
 
 
@@ -128,7 +149,11 @@ def test_every_chart_of_the_pages_is_drawn_alike(page: Any, planned: Site, monke
 @pytest.mark.parametrize("verb", ["queue", "forecast", "carbon", "purchase", "scenarios"])
 def test_every_chart_of_the_plan_is_drawn_alike(verb: str, planned: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     tables: list[Table] = []
-    monkeypatch.setattr(table_verb, "document", lambda answer, *_, **__: tables.extend(answer.for_people) or b"")  # type: ignore[func-returns-value]
+    monkeypatch.setattr(
+        table_verb,
+        "document",
+        lambda answer, *_, **__: tables.extend(answer.for_people) or b"",  # type: ignore[func-returns-value]
+    )
     with redirect_stdout(io.TextIOWrapper(io.BytesIO())):
         main(["plan", verb, "--config", str(planned.config), *WINDOW])
     assert tables

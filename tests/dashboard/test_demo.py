@@ -124,8 +124,8 @@ def test_a_half_written_lake_is_made_again(tmp_path: Path, run_fallow: RunFallow
     assert (tmp_path / "report.txt").read_text() == first
 
 
-@pytest.mark.parametrize("content", [{"notes.txt": "mine"}, {"demo.json": "{}"}, {"demo.json": "[1]"}, {"demo.json": "no"},
-                                     {"demo.json": '{"made_by": "somebody"}'}])  # fmt: skip
+@pytest.mark.parametrize("content", [{"notes.txt": "mine"}, {"demo.json": "{}"}, {"demo.json": "[1]"},
+                                     {"demo.json": "no"}, {"demo.json": '{"made_by": "somebody"}'}])  # fmt: skip
 def test_a_folder_of_others_stays_unchanged(tmp_path: Path, run_fallow: RunFallow, content: dict[str, str]) -> None:
     for name, text in content.items():
         (tmp_path / name).write_text(text)

@@ -195,8 +195,8 @@ COLUMNS = [
     [
         Query(), Query(show="all"), Query(sort="-cost,user"), Query(filter="user:ann"), Query(filter="user.is:a:b"),
         Query(filter="user.begins:a|user.ends:z,cost.above:-1.5"), Query(filter="cost.between:1..2,cost.known"),
-        Query(filter="since:2024-02-29"), Query(filter="since.between:2026-01-01..2026-02-01"), Query(filter="status.unknown"),
-        Query(filter=r"user:a\,b\|c\\"), Query(filter="user:a,user.without:b"),
+        Query(filter="since:2024-02-29"), Query(filter="since.between:2026-01-01..2026-02-01"),
+        Query(filter="status.unknown"), Query(filter=r"user:a\,b\|c\\"), Query(filter="user:a,user.without:b"),
     ],
 )  # fmt: skip
 def test_what_the_columns_can_do(query: Query) -> None:

@@ -186,7 +186,13 @@ class Unread:
         self.now_s, self.let_go = 0.0, threading.Event()
         self.front, address = turned(self._pages, lambda: self.now_s, **limits)
         self.client = connected(address, b"GET /answer/token?code=secret HTTP/1.1\r\nHost: x\r\n\r\n")
-        while not (channels := [each for each in self.front._server.active_channels.values() if each.requests]):  # noqa: SLF001
+        while not (
+            channels := [
+                each
+                for each in self.front._server.active_channels.values()  # noqa: SLF001
+                if each.requests
+            ]
+        ):
             self.front.turn()
         [self.channel] = channels
         self.stuffed = 0

@@ -48,7 +48,8 @@ def newest(pages: Pages, method: str, params: dict[str, Any], **headers: str) ->
 
 
 @pytest.mark.parametrize(("asked", "agreed"), [
-    ("2025-11-25", "2025-11-25"), ("2025-06-18", "2025-06-18"), ("2024-11-05", "2025-11-25"), (NEWEST, "2025-11-25"), (7, "2025-11-25"),
+    ("2025-11-25", "2025-11-25"), ("2025-06-18", "2025-06-18"), ("2024-11-05", "2025-11-25"), (NEWEST, "2025-11-25"),
+    (7, "2025-11-25"),
 ])  # fmt: skip
 def test_the_handshake_agrees_on_a_revision(reading: Pages, asked: Any, agreed: str) -> None:
     pages = reading
@@ -88,9 +89,11 @@ def test_a_call_answers_as_the_route_does(reading: Pages) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    ({"limit": 0}, "give 1 to 1000"), ({"limit": True}, "neither a string nor a number"), ({"limit": 1.5}, "give 1 to 1000"), ({"span": ["all"]}, "neither a string nor a number"),
+    ({"limit": 0}, "give 1 to 1000"), ({"limit": True}, "neither a string nor a number"),
+    ({"limit": 1.5}, "give 1 to 1000"), ({"span": ["all"]}, "neither a string nor a number"),
     ({"gpu": ["a"]}, "neither a string nor a number"), ({"host": {"name": "h"}}, "neither a string nor a number"),
-    ({"teem": "alpha"}, "did you mean team?"), ({"team": "nobody"}, "nothing in this window"), ({"cursor": "x"}, "this is not a cursor"),
+    ({"teem": "alpha"}, "did you mean team?"), ({"team": "nobody"}, "nothing in this window"),
+    ({"cursor": "x"}, "this is not a cursor"),
 ])  # fmt: skip
 def test_wrong_arguments_are_reported_to_the_assistant(reading: Pages, arguments: dict[str, Any], said: str) -> None:
     content = called(reading, "gpus", **arguments)
@@ -123,8 +126,8 @@ def test_the_newest_revision_needs_no_handshake(reading: Pages) -> None:
 
 
 @pytest.mark.parametrize("headers", [
-    {"MCP_Protocol_Version": "2025-11-25"}, {"Mcp_Method": "tools/list"}, {"Mcp_Name": "ledger"}, {"Mcp_Name": "=?base64?!?="},
-    {"Mcp_Name": "=?base64?bGVkZ2Vy?="}, {"Mcp_Method": ""},
+    {"MCP_Protocol_Version": "2025-11-25"}, {"Mcp_Method": "tools/list"}, {"Mcp_Name": "ledger"},
+    {"Mcp_Name": "=?base64?!?="}, {"Mcp_Name": "=?base64?bGVkZ2Vy?="}, {"Mcp_Method": ""},
 ])  # fmt: skip
 def test_headers_that_contradict_the_body_are_refused(reading: Pages, headers: dict[str, str]) -> None:
     found = newest(reading, "tools/call", {"name": "scopes"}, **headers)
@@ -149,10 +152,11 @@ def test_a_revision_that_cannot_be_is_refused(reading: Pages, headers: dict[str,
 
 
 @pytest.mark.parametrize(("body", "code"), [
-    ("{", -32700), ("\xff", -32700), ('{"pool": "\\ud800"}', -32700), ("[" * 60_000, -32700), ("[]", -32600), ("7", -32600), ("{}", -32600),
-    ('{"jsonrpc": "1.0", "id": 1, "method": "ping"}', -32600), ('{"jsonrpc": "2.0", "id": 1, "method": 5}', -32600),
-    ('{"jsonrpc": "2.0", "id": null, "method": "ping"}', -32600), ('{"jsonrpc": "2.0", "id": true, "method": "ping"}', -32600),
-    ('{"jsonrpc": "2.0", "id": 1, "result": {}}', -32600), ('[{"jsonrpc": "2.0", "id": 1, "method": "ping"}]', -32600),
+    ("{", -32700), ("\xff", -32700), ('{"pool": "\\ud800"}', -32700), ("[" * 60_000, -32700), ("[]", -32600),
+    ("7", -32600), ("{}", -32600), ('{"jsonrpc": "1.0", "id": 1, "method": "ping"}', -32600),
+    ('{"jsonrpc": "2.0", "id": 1, "method": 5}', -32600), ('{"jsonrpc": "2.0", "id": null, "method": "ping"}', -32600),
+    ('{"jsonrpc": "2.0", "id": true, "method": "ping"}', -32600), ('{"jsonrpc": "2.0", "id": 1, "result": {}}', -32600),
+    ('[{"jsonrpc": "2.0", "id": 1, "method": "ping"}]', -32600),
     ('{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": []}', -32602),
     ('{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "gpus", "arguments": "x"}}', -32602),
 ])  # fmt: skip

@@ -37,7 +37,8 @@ MACHINE = psutil.virtual_memory().total
     ("0::/a/b", {"a/b/memory.max": "max", "a/memory.max": GIB}, GIB),
     ("0::/a/b", {"a/b/memory.max": GIB // 2, "a/memory.max": GIB}, GIB // 2),  # the least of all groups above
     ("0::/kubepods/pod1", {"memory.max": GIB}, GIB),  # inside a container its own group is the root
-    ("7:cpu,cpuacct:/a\n4:memory:/a", {"memory/a/memory.limit_in_bytes": GIB}, GIB),  # older kernels: a tree for memory alone
+    # older kernels: a tree for memory alone
+    ("7:cpu,cpuacct:/a\n4:memory:/a", {"memory/a/memory.limit_in_bytes": GIB}, GIB),
 ])  # fmt: skip
 def test_the_least_limit_of_the_control_groups_counts(
     tmp_path: Path, own: str, limits: dict[str, object], most: int
@@ -243,7 +244,7 @@ def test_what_is_made_of_one_window_stays_within_the_budget_too(fleet_lake: Lake
 
 def _windows(source: LakeSource) -> list[Any]:
     """What is kept of each window."""
-    return list(source._snapshot._windows.items().values()) if source._snapshot else []  # noqa: SLF001  # nothing else tells
+    return list(source._snapshot._windows.items().values()) if source._snapshot else []  # noqa: SLF001  # the only way
 
 
 def _views(source: LakeSource, windows: list[Query]) -> list[View]:

@@ -282,7 +282,8 @@ def test_off_peak_hours_are_the_reports(long: NumbersSite, *, narrowed: bool) ->
         return f"{WEEKDAYS[(weekday + number // 24) % 7]} {number % 24:02}:00"
 
     wanted = [
-        [each["pool"], hour(each["weekday"], each["from_hour"]), hour(each["weekday"], each["until_hour"]), str(each["gpus"]), str(each["weeks"])]
+        [each["pool"], hour(each["weekday"], each["from_hour"]), hour(each["weekday"], each["until_hour"]),
+         str(each["gpus"]), str(each["weeks"])]
         for each in sorted(told, key=lambda each: -each["gpus"] * (each["until_hour"] - each["from_hour"]))
     ]  # fmt: skip
     assert panel.rows() == wanted

@@ -64,7 +64,8 @@ def test_this_machine_is_answered(client: FlaskClient, host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8050", "localhost.evil.example:80", "10.0.0.1:8050",
-                                  "127.0.0.1.evil.example", "127.0.0.1@evil.example", "[::1].evil.example", "evil.example:127.0.0.1"])  # fmt: skip
+                                  "127.0.0.1.evil.example", "127.0.0.1@evil.example", "[::1].evil.example",
+                                  "evil.example:127.0.0.1"])  # fmt: skip
 @pytest.mark.parametrize("path", ["/", "/_dash-layout", "/assets/style.css"])
 def test_a_foreign_name_is_refused(client: FlaskClient, host: str, path: str) -> None:
     answer = client.get(path, headers={"Host": host})

@@ -49,7 +49,8 @@ def slid(client: FlaskClient, place: int) -> Any:
         "output": "..what-if.children...what-if-words.children..",
         "outputs": outputs,
         "inputs": [{"id": "reserve", "property": "value", "value": place}],
-        "state": [{"id": "url", "property": "search", "value": WEEK}, {"id": "scheme", "property": "data", "value": "light"}],
+        "state": [{"id": "url", "property": "search", "value": WEEK},
+                  {"id": "scheme", "property": "data", "value": "light"}],
         "changedPropIds": ["reserve.value"],
     })  # fmt: skip
     assert answer.status_code == 200, answer.text
@@ -217,8 +218,9 @@ def pressed(pages: Pages, kind: str, recommendation: str, text: str, seen: dict[
     """What the page is answered after a button."""
     return pages.call(f"{PREFIX}act-{kind}.n_clicks", {
         **{f"{PREFIX}act-{each}.n_clicks": int(each == kind) for each in KINDS},
-        "url.search": "?span=all", "scheme.data": "light", "recommendation-chosen.data": recommendation, "reserve-tried.data": 3,
-        f"{PREFIX}act-text.value": text, f"{PREFIX}act-until.value": "", f"{PREFIX}findings-seen.data": seen or {},
+        "url.search": "?span=all", "scheme.data": "light", "recommendation-chosen.data": recommendation,
+        "reserve-tried.data": 3, f"{PREFIX}act-text.value": text, f"{PREFIX}act-until.value": "",
+        f"{PREFIX}findings-seen.data": seen or {},
     })  # fmt: skip
 
 

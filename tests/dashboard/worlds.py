@@ -81,7 +81,8 @@ def make_world(folder: Path, others: Others) -> Site:
     theirs = f"{OTHERS},{others.mark}-organisation"
     (folder / "owners.csv").write_text(
         "kind,name,team,organisation,quota_gpus\n"
-        f"user,ann,{TEAM},research,6\nuser,bea,{TEAM},research,\nuser,cleo,{TEAM},research,\naccount,{TEAM}-account,{TEAM},research,\n"
+        f"user,ann,{TEAM},research,6\nuser,bea,{TEAM},research,\nuser,cleo,{TEAM},research,\n"
+        f"account,{TEAM}-account,{TEAM},research,\n"
         f"account,{others.mark}-account,{theirs},\nuser,{one},{theirs},{others.quota}\nuser,{two},{theirs},\n"
     )
     (folder / "prices.csv").write_text(

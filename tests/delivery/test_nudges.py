@@ -264,7 +264,10 @@ def load(folder: Path, contacts: str, opt_out: str = "") -> Contacts:
     return Contacts.load(*paths)
 
 
-TABLE = "kind,name,email\nuser,ann,ann@example.org\nteam,nlp,nlp@example.org\naccount,proj,pi@example.org\nuser,cy,cy@a.org\nuser,cy,cy@b.org\n"
+TABLE = (
+    "kind,name,email\nuser,ann,ann@example.org\nteam,nlp,nlp@example.org\naccount,proj,pi@example.org\n"
+    "user,cy,cy@a.org\nuser,cy,cy@b.org\n"
+)
 
 
 @pytest.mark.parametrize(

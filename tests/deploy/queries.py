@@ -37,7 +37,9 @@ METRICS = {
 }
 
 _WORDS = set(
-    "and or on by without unless ignoring bool offset sum avg count max min topk rate time increase last_over_time".split()  # noqa: SIM905  # words
+    (  # noqa: SIM905  # words
+        "and or on by without unless ignoring bool offset sum avg count max min topk rate time increase last_over_time"
+    ).split()
 )
 _CLAUSE = re.compile(r"\b(?:by|without|on|ignoring)\s*\(([^)]*)\)")
 _SELECTOR = re.compile(r"\{[^}]*\}")

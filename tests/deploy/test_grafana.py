@@ -58,7 +58,10 @@ def test_every_query_goes_to_the_chosen_source(name: str) -> None:
     }
     assert asked == set(variables) - {"datasource"}
     for each in asked:
-        assert re.fullmatch(r"label_values\((\w+), \w+\)", variables[each]["definition"])[1] in METRICS  # type: ignore[index]
+        assert (
+            re.fullmatch(r"label_values\((\w+), \w+\)", variables[each]["definition"])[1]  # type: ignore[index]
+            in METRICS
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -172,7 +172,8 @@ def test_what_the_unit_ends_tries_again_and_bounds(settings: dict[str, list[str]
     assert settings["DeviceAllow"] == ["char-195 rw", "char-nvidia-caps r"], "only the GPUs"
 
 
-LOOSE = """CapabilityBoundingSet=CAP AmbientCapabilities=CAP DeviceAllow PrivateDevices=no PrivateNetwork=no PrivateUsers=no
+LOOSE = """\
+CapabilityBoundingSet=CAP AmbientCapabilities=CAP DeviceAllow PrivateDevices=no PrivateNetwork=no PrivateUsers=no
 ProcSubset=all ProtectProc=default ReadWritePaths RestrictAddressFamilies SystemCallFilter UMask"""
 
 

@@ -143,7 +143,8 @@ def test_old_cards_by_their_device_id() -> None:
     assert {device: generation.name for device, generation in found.items() if generation} == old
 
 
-DATA_CENTER = """NVIDIA H100 80GB HBM3, Tesla V100-SXM2-16GB, NVIDIA A10G, NVIDIA L40S, NVIDIA GB200, NVIDIA GH200 480GB,
+DATA_CENTER = """\
+NVIDIA H100 80GB HBM3, Tesla V100-SXM2-16GB, NVIDIA A10G, NVIDIA L40S, NVIDIA GB200, NVIDIA GH200 480GB,
 Tesla T4, NVIDIA B200"""
 OTHERS = "NVIDIA GeForce RTX 5090, NVIDIA RTX A6000, Quadro P4000, NVIDIA TITAN V, NVIDIA GeForce GT 1030"
 

@@ -87,7 +87,7 @@ def simulated_lake(base: Path) -> tuple[Lake, FleetPlan]:
         (folder / "summary").write_bytes(pickle.dumps(write_fleet(made_lake(folder / "lake"), SIMULATED)))
 
     folder = made_once(base, "simulated", fill)
-    return made_lake(folder / "lake"), pickle.loads((folder / "summary").read_bytes())  # noqa: S301  # this run wrote it
+    return made_lake(folder / "lake"), pickle.loads((folder / "summary").read_bytes())  # noqa: S301  # this run's own
 
 
 @pytest.fixture(scope="session")

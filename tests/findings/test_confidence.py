@@ -56,8 +56,8 @@ NOTHING = "only nothing of the time was observed, 90 % are needed"
             {"point_ratio": 0.25, "sample_count": 600},
             [
                 (
-                    "point samples for 25.0 % of the time: 600 samples at 0 can hide activity of up to 0.50 % of the time"
-                    " (95 %)"
+                    "point samples for 25.0 % of the time: 600 samples at 0 can hide activity of up to 0.50 % of the"
+                    " time (95 %)"
                 )
             ],
         ),
@@ -71,8 +71,8 @@ NOTHING = "only nothing of the time was observed, 90 % are needed"
             {"unconfirmed_ratio": 0.101},
             [
                 (
-                    "only point samples show 10.1 % of the time as idle; neither energy nor power rules out work between"
-                    " them"
+                    "only point samples show 10.1 % of the time as idle; neither energy nor power rules out work"
+                    " between them"
                 )
             ],
         ),

@@ -352,7 +352,7 @@ def test_free_time_in_off_peak_hours_is_cut_exactly() -> None:
         }
     )
     pools = SimpleNamespace(inventory=SimpleNamespace(pool={"a": "train", "b": "other"}.get))
-    found = IdleHours({"train": (window,)}, UTC).shares(pools, rows)  # type: ignore[arg-type]  # all that it asks of a context
+    found = IdleHours({"train": (window,)}, UTC).shares(pools, rows)  # type: ignore[arg-type]  # it reads no other part
     assert found[SHARE].to_list() == pytest.approx([4 / 5.5, 1.0, 0.0])
 
 

@@ -273,7 +273,9 @@ class FleetDays:
         own = {"FALLOW_LAKE_PATH": self.place.location, **self.clock.environment, **self.place.environment, **settings}
         command = [sys.executable, "-m", "fallow", *arguments]
         given = {"cwd": REPOSITORY, "env": clean_environment(own), "timeout": _SETTLES_WITHIN_S}
-        done = subprocess.run(command, capture_output=True, text=True, check=False, **given)  # type: ignore[call-overload]
+        done = subprocess.run(  # type: ignore[call-overload]
+            command, capture_output=True, text=True, check=False, **given
+        )
         if done.returncode:
             self.say(f"fallow {' '.join(arguments)}: {done.stderr.strip()}")
         self.told[f"fallow {' '.join(arguments[:2])}, exit code {done.returncode}"] += 1

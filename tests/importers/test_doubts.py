@@ -42,10 +42,10 @@ def test_the_summary_shows_what_the_import_amounts_to(smi: Run) -> None:
     ]
     summary = smi(log()).summary
     assert summary["overview"] == {
-        "gpus": 2, "hosts": ["gn001"], "rows": 80, "gpu_hours": pytest.approx(80 / 360), "span_hours": pytest.approx(40 / 360),
-        "mean_util_pct": 2, "zero_ratio": 0.2, "mean_mem_used_bytes": 40_000 * 2**20, "mem_total_bytes": 80_000 * 2**20,
-        "mean_power_w": 350, "power_limit_w": 700, "cadence_ms": 10_000, "longest_gap_ms": 10_000,
-        "processes": None, "users": None,
+        "gpus": 2, "hosts": ["gn001"], "rows": 80, "gpu_hours": pytest.approx(80 / 360),
+        "span_hours": pytest.approx(40 / 360), "mean_util_pct": 2, "zero_ratio": 0.2,
+        "mean_mem_used_bytes": 40_000 * 2**20, "mem_total_bytes": 80_000 * 2**20, "mean_power_w": 350,
+        "power_limit_w": 700, "cadence_ms": 10_000, "longest_gap_ms": 10_000, "processes": None, "users": None,
     }  # fmt: skip
     assert summary["rows"] == {"read": 80, "dropped": 0, "merged": 0, "kept": 80}
     assert (summary["odd"], summary["published"]) == ([], True)
@@ -80,8 +80,8 @@ def table(head: str, step: float, start: float = 0) -> str:
         (log(used=40), (), "memory used is 0.050% of the card"),
         (log(power=900), (), "power is 900 W on average, above the limit of 700 W"),
         (re.sub(" [0-4] %", " 3 %", log(90)), (), "utilization is 3 % in all of 180 samples"),
-        (HEAD + "".join(f"{at(10 * tick, FUTURE)}, 0, 5 %, 400 MiB, 80000 MiB, {tick + 1} W, 7 W\n" for tick in (0, 1)), (),
-         "2 rows lie in the future"),
+        (HEAD + "".join(f"{at(10 * tick, FUTURE)}, 0, 5 %, 400 MiB, 80000 MiB, {tick + 1} W, 7 W\n" for tick in (0, 1)),
+         (), "2 rows lie in the future"),
         (log() + "2026/11/20 10:30:00.000, 0, 5\n" * 30, (),
          "30 of 110 rows are dropped, most because: wrong number of fields"),
         (log(100, 60), ("--interval", "90s"), "GPU-hours, where 2 GPUs have 3.35 in that time"),

@@ -212,7 +212,8 @@ XML = "".join(
     f'<?xml version="1.0" ?><nvidia_smi_log><timestamp>Fri Nov 20 10:00:{tick:02} 2026</timestamp>'
     + "".join(
         f"<gpu id='00:0{gpu}'><uuid>GPU-{gpu}</uuid><utilization><gpu_util>{tick}"
-        f" %</gpu_util></utilization><processes><process_info><pid>{tick + 1}</pid><type>C</type><process_name>python</process_name><used_memory>9"
+        f" %</gpu_util></utilization><processes><process_info><pid>{tick + 1}</pid><type>C</type>"
+        "<process_name>python</process_name><used_memory>9"
         " MiB</used_memory></process_info></processes></gpu>"
         for gpu in range(2)
     )

@@ -383,9 +383,12 @@ HEAD_OF_SAVED = "timestamp;uuid;memory.used [MiB];power.draw [W]\n"
     ("text", "said"),
     [
         (f"{HEAD_OF_SAVED}05/06/2026 10:00:00;GPU-a;9000 MiB;88 W\n", "it may begin with the day or the month"),
-        (f"{HEAD_OF_SAVED}20/06/2026 10:00:00;GPU-a;9 MiB;8 W\n06/20/2026 10:00:00;GPU-a;9 MiB;8 W\n", "some dates begin with"),
-        (f"{HEAD_OF_SAVED}2026-11-20 10:00:00;GPU-a;9,000 MiB;88 W\n", "'9,000 MiB' may have a decimal comma or a separator"),
-        (f"{HEAD_OF_SAVED}2026-11-20 10:00:00;GPU-a;9000;1.234 W\n2026-11-20 10:00:10;GPU-a;9000;88,1 W\n", "'1.234 W' may have"),
+        (f"{HEAD_OF_SAVED}20/06/2026 10:00:00;GPU-a;9 MiB;8 W\n06/20/2026 10:00:00;GPU-a;9 MiB;8 W\n",
+         "some dates begin with"),
+        (f"{HEAD_OF_SAVED}2026-11-20 10:00:00;GPU-a;9,000 MiB;88 W\n",
+         "'9,000 MiB' may have a decimal comma or a separator"),
+        (f"{HEAD_OF_SAVED}2026-11-20 10:00:00;GPU-a;9000;1.234 W\n2026-11-20 10:00:10;GPU-a;9000;88,1 W\n",
+         "'1.234 W' may have"),
         (f"timestamp, uuid, power.draw [W]\n{at(0)}, GPU-a, 88,10 W\n", "a decimal comma without quotes"),
     ],
 )  # fmt: skip

@@ -124,10 +124,12 @@ def power(**places: str) -> str:
 
 
 PLACES = {
-    "instant after average": power(gpu_power_readings="<average_power_draw>N/A</average_power_draw><instant_power_draw>92.40 W</instant_power_draw>"),
+    "instant after average": power(gpu_power_readings="<average_power_draw>N/A</average_power_draw>"
+        "<instant_power_draw>92.40 W</instant_power_draw>"),
     "average after an error": power(power_readings="<power_draw>[N/A]</power_draw>",
         gpu_power_readings="<power_draw>[Unknown Error]</power_draw><average_power_draw>92.40 W</average_power_draw>"),
-    "the older group": power(gpu_power_readings="<power_draw>Not Supported</power_draw>", power_readings="<power_draw>92.40 W</power_draw>"),
+    "the older group": power(gpu_power_readings="<power_draw>Not Supported</power_draw>",
+        power_readings="<power_draw>92.40 W</power_draw>"),
     "the older group's instant": power(gpu_power_readings="<instant_power_draw>N/A</instant_power_draw>",
         power_readings="<power_draw>N/A</power_draw><instant_power_draw>92.40 W</instant_power_draw>"),
 }  # fmt: skip

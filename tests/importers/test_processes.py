@@ -99,7 +99,10 @@ def test_processes_of_xml_documents(smi: Run, place: str) -> None:
     def listed(text: str) -> str:
         return document(0, 1).replace("</gpu>", f"{text}</gpu>").replace("GPU-0", f"GPU-{len(text)}")
 
-    entry = "<process_info><pid>{}</pid><type>{}</type><process_name>{}</process_name><used_memory>{}</used_memory></process_info>"
+    entry = (
+        "<process_info><pid>{}</pid><type>{}</type><process_name>{}</process_name><used_memory>{}</used_memory>"
+        "</process_info>"
+    )
     two = entry.format(7, "C", "/opt/venv/bin/python3 train.py --key x", "9856 MiB")
     two += entry.format(8, "C+G", "[Not Found]", "N/A")
     texts = ["", "<processes>N/A</processes>", "<processes>\n</processes>", f"<processes>{two}</processes>"]

@@ -233,7 +233,8 @@ def table(tmp_path: Path, head: str, rows: Iterable[str]) -> Path:
 def test_a_long_dump_of_many_hosts_is_one_command(fallow_import: Run, place: str, tmp_path: Path) -> None:
     dump = table(tmp_path, "t;node;card;name;value", (
         f"2026-11-20 10:0{minute}:00;gn{host:02};{gpu};{name};{value}"
-        for minute in MINUTES for host in range(12) for gpu in range(2) for name, value in (("util", f"{50 * gpu},5"), ("mem", 9000))
+        for minute in MINUTES for host in range(12) for gpu in range(2)
+        for name, value in (("util", f"{50 * gpu},5"), ("mem", 9000))
     ))  # fmt: skip
     flags = (
         "--host-column",

@@ -199,7 +199,10 @@ def test_an_instance_that_came_back_days_later_was_not_there_in_between(lake: La
 
 @settings(max_examples=12)
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30), st.integers(1, 7)), max_size=4), st.booleans())
-def test_a_gpu_and_its_instances_are_one_gpu_in_all(spans: list[tuple[int, int, int]], at_midnight: bool) -> None:  # noqa: FBT001
+def test_a_gpu_and_its_instances_are_one_gpu_in_all(
+    spans: list[tuple[int, int, int]],
+    at_midnight: bool,  # noqa: FBT001
+) -> None:
     """Whatever instances come and go, as long as there are never more than seven slices: the capacity is the GPU's."""
     base = -300 if at_midnight else 3600
     used = [0] * 60

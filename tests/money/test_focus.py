@@ -107,7 +107,9 @@ def test_the_costs_add_up_to_the_ledger_to_the_cent(export: Callable[..., Told])
         products = rows.filter(pl.col("ListCost").is_not_null()).select(
             pl.col("ListUnitPrice", "PricingQuantity", "ListCost").cast(pl.Float64)
         )
-        assert (products["ListUnitPrice"] * products["PricingQuantity"] - products["ListCost"]).abs().max() < 1e-7  # type: ignore[operator]
+        assert (  # type: ignore[operator]
+            products["ListUnitPrice"] * products["PricingQuantity"] - products["ListCost"]
+        ).abs().max() < 1e-7
 
 
 def test_what_has_no_price_has_no_cost_and_is_named(

@@ -143,10 +143,12 @@ def test_an_import_replaces_its_providers_prices_and_keeps_what_was_added_by_han
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--date", "2026-11-20"), "2: the catalog names neither its provider nor its date; give --provider and --date"),
+        (("--date", "2026-11-20"),
+         "2: the catalog names neither its provider nor its date; give --provider and --date"),
         (("--provider", "aws", "--date", "yesterday"), "2: --date 'yesterday' is not a day"),
         (("--provider", "aws", "--date", "2026-11-20", "--region", "moon"), "1: no price of a whole instance"),
-        (("--provider", "gcp", "--date", "2026-11-20", "--region", "us-central1"), "1: prices its GPUs apart from the instances"),
+        (("--provider", "gcp", "--date", "2026-11-20", "--region", "us-central1"),
+         "1: prices its GPUs apart from the instances"),
     ],
 )  # fmt: skip
 def test_a_wrong_import_is_one_sentence_and_changes_nothing(catalog: Path, flags: tuple[str, ...], said: str) -> None:

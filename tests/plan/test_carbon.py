@@ -211,7 +211,7 @@ def rollups(*hourly: dict[str, Any]) -> Rollups:
 def carbon(rows: list[dict[str, Any]], *hourly: dict[str, Any], **parents: str) -> Carbon:
     """Of ledger rows, without a lake, on a grid that gets dirtier."""
     made = accounts(rows, owners(ann="vision", eve="speech"), **parents)
-    money = Money(made, (), Grid(1.0, None, None), None, owners(ann="vision"))  # type: ignore[arg-type]  # no cost is asked for
+    money = Money(made, (), Grid(1.0, None, None), None, owners(ann="vision"))  # type: ignore[arg-type]  # costs unused
     made.rollups = rollups(*hourly)
     basis = CarbonBasis(None, AskedCarbon(RISING, ZoneInfo("UTC")), T0, T0 + 4 * HOUR_MS)
     return find_carbon(money, basis, for_people=False)

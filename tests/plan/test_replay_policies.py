@@ -130,7 +130,12 @@ def test_of_the_schedulers_own_numbers_more_is_more_urgent() -> None:
     ("resume", "cost_h", "end", "held"),
     [(True, 0, 5, 4), (True, 0.5, 5.5, 4.5), (False, 0, 6, 5), (False, 0.5, 6.5, 5.5)],
 )
-def test_a_preempted_job_goes_on_or_begins_anew(resume: bool, cost_h: float, end: float, held: float) -> None:  # noqa: FBT001
+def test_a_preempted_job_goes_on_or_begins_anew(
+    resume: bool,  # noqa: FBT001
+    cost_h: float,
+    end: float,
+    held: float,
+) -> None:
     """It has run for an hour of four when an urgent one takes its GPUs for an hour."""
     priorities = replace(URGENT, preempt=True, resume=resume, cost_ms=round(cost_h * HOUR_MS))
     jobs = [job(0, 4, 2, kind="training"), job(1, 1, 2, kind="serving")]

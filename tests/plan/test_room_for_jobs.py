@@ -126,7 +126,8 @@ HOSTS = """
 """
 """CPUs, GPUs and number of such hosts, as counted in trace `openb` (alibaba/clusterdata, cluster-trace-gpu-v2023)."""
 JOBS = """
-0 8 185|0 16 516|0 32 387|1 8 3283|1 16 3338|1 32 368|2 8 3|2 16 1|2 32 12|4 32 3|4 48 9|4 64 3|8 64 3|8 82 18|8 96 18|8 128 5
+0 8 185|0 16 516|0 32 387|1 8 3283|1 16 3338|1 32 368|2 8 3|2 16 1|2 32 12|4 32 3|4 48 9|4 64 3|\
+8 64 3|8 82 18|8 96 18|8 128 5
 """
 """GPUs, CPUs (rounded up to those of some host) and how many such pods."""
 

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 PAGES: Mapping[str, Mapping[str, str]] = {
     "vllm": {
-        "vllm:num_requests_running": "running", "vllm:num_requests_waiting": "waiting", "vllm:kv_cache_usage_perc": "kv",
-        "vllm:prompt_tokens_total": "prompt", "vllm:generation_tokens_total": "generated",
-        'vllm:request_success_total{finished_reason="stop"}': "requests",
+        "vllm:num_requests_running": "running", "vllm:num_requests_waiting": "waiting",
+        "vllm:kv_cache_usage_perc": "kv", "vllm:prompt_tokens_total": "prompt",
+        "vllm:generation_tokens_total": "generated", 'vllm:request_success_total{finished_reason="stop"}': "requests",
         "vllm:time_to_first_token_seconds_sum": "first_token_s", "vllm:time_to_first_token_seconds_count": "requests",
         "vllm:prefix_cache_hits_total": "prompt",
     },
     "vllm v0": {
-        "vllm:num_requests_running": "running", "vllm:num_requests_waiting": "waiting", "vllm:gpu_cache_usage_perc": "kv",
-        "vllm:prompt_tokens_total": "prompt", "vllm:generation_tokens_total": "generated",
-        'vllm:request_success_total{finished_reason="stop"}': "requests",
+        "vllm:num_requests_running": "running", "vllm:num_requests_waiting": "waiting",
+        "vllm:gpu_cache_usage_perc": "kv", "vllm:prompt_tokens_total": "prompt",
+        "vllm:generation_tokens_total": "generated", 'vllm:request_success_total{finished_reason="stop"}': "requests",
     },
     "sglang": {
         "sglang:num_running_reqs": "running", "sglang:num_queue_reqs": "waiting", "sglang:token_usage": "kv",
@@ -47,9 +47,10 @@ PAGES: Mapping[str, Mapping[str, str]] = {
     },
     "ray": {
         "ray_vllm_num_requests_running": "running", "ray_vllm_num_requests_waiting": "waiting",
-        "ray_vllm_kv_cache_usage_perc": "kv", "ray_vllm_request_success": "requests", "ray_vllm_request_success_total": "requests",
-        "ray_vllm_prompt_tokens": "prompt", "ray_vllm_prompt_tokens_total": "prompt",
-        "ray_vllm_generation_tokens": "generated", "ray_vllm_generation_tokens_total": "generated",
+        "ray_vllm_kv_cache_usage_perc": "kv", "ray_vllm_request_success": "requests",
+        "ray_vllm_request_success_total": "requests", "ray_vllm_prompt_tokens": "prompt",
+        "ray_vllm_prompt_tokens_total": "prompt", "ray_vllm_generation_tokens": "generated",
+        "ray_vllm_generation_tokens_total": "generated",
     },
     "dynamo": {
         "dynamo_frontend_inflight_requests": "running", "dynamo_frontend_queued_requests": "waiting",

@@ -39,8 +39,8 @@ def dcgm(
     metric: str, values: Sequence[float | None], *, every_s: float = 30, start_s: float = 0, gpu: int = 0, **labels: str
 ) -> Series:
     """A series of dcgm-exporter on gn01; None is a staleness marker; for samples that are absent see `without`."""
-    said = {"__name__": metric, "UUID": uuid(gpu), "gpu": str(gpu), "modelName": "NVIDIA H100 80GB HBM3", "Hostname": "gn01",
-            "instance": "10.0.0.1:9400", "job": "dcgm"} | labels  # fmt: skip
+    said = {"__name__": metric, "UUID": uuid(gpu), "gpu": str(gpu), "modelName": "NVIDIA H100 80GB HBM3",
+            "Hostname": "gn01", "instance": "10.0.0.1:9400", "job": "dcgm"} | labels  # fmt: skip
     step = round(every_s * 1000)
     return said, [(T0 + round(start_s * 1000) + number * step, value) for number, value in enumerate(values)]
 

@@ -158,7 +158,7 @@ class MetricsProcess:
 
     def _post(self, path: str, body: bytes) -> None:
         headers = {"Content-Encoding": "snappy", "Content-Type": "application/x-protobuf"}
-        request = urllib.request.Request(f"{self.url}{path}", data=body, headers=headers, method="POST")  # noqa: S310  # loopback
+        request = urllib.request.Request(f"{self.url}{path}", data=body, headers=headers, method="POST")  # noqa: S310
         with urllib.request.urlopen(request, timeout=120):  # noqa: S310
             return
 

@@ -51,7 +51,10 @@ class SiteGpu:
 
     @property
     def uuid(self) -> str:
-        return f"GPU-{zlib.crc32(f'{self.host}/{self.index}'.encode()):08x}-5f1c-4c3e-9d5b-{self.host[-1]}0000000000{self.index}"
+        return (
+            f"GPU-{zlib.crc32(f'{self.host}/{self.index}'.encode()):08x}"
+            f"-5f1c-4c3e-9d5b-{self.host[-1]}0000000000{self.index}"
+        )
 
     def at(self, time_ms: int) -> Moment:
         minute, rest_ms = divmod(time_ms, MINUTE_MS)
@@ -122,9 +125,9 @@ def _dcgm_values(now: Moment) -> dict[str, float]:
 @cache
 def _dcgm_labels(gpu: SiteGpu, **others: str) -> Labels:
     return labels_of(
-        gpu=str(gpu.index), UUID=gpu.uuid, pci_bus_id=f"00000000:{7 + 8 * gpu.index:02X}:00.0", device=f"nvidia{gpu.index}",
-        modelName=MODEL, Hostname=gpu.host, DCGM_FI_DRIVER_VERSION="570.86.15", instance=f"{gpu.host}:9400",
-        job="dcgm-exporter", **others,
+        gpu=str(gpu.index), UUID=gpu.uuid, pci_bus_id=f"00000000:{7 + 8 * gpu.index:02X}:00.0",
+        device=f"nvidia{gpu.index}", modelName=MODEL, Hostname=gpu.host, DCGM_FI_DRIVER_VERSION="570.86.15",
+        instance=f"{gpu.host}:9400", job="dcgm-exporter", **others,
     )  # fmt: skip
 
 
@@ -229,8 +232,8 @@ def _samples(values: dict[str, float], labels: Labels, time_ms: int) -> Iterator
 
 
 _SACCT = (
-    "JobIDRaw|JobID|User|Account|WCKey|Partition|QOS|Priority|State|Reason|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|"
-    "NodeList|NNodes|AllocTRES|ReqTRES|JobName"
+    "JobIDRaw|JobID|User|Account|WCKey|Partition|QOS|Priority|State|Reason|Submit|Eligible|Start|End|ElapsedRaw|"
+    "TimelimitRaw|NodeList|NNodes|AllocTRES|ReqTRES|JobName"
 )
 _JOBS = {4101: ("ann", "vis01"), 4102: ("bea", "nlp01"), 4103: ("bea", "nlp01"), 4104: ("dan", "srv01")}
 
@@ -243,12 +246,16 @@ def sacct_page(since_ms: int, until_ms: int) -> str:
         own = [gpu for gpu in GPUS if gpu.job == job]
         tres, seconds = f"gres/gpu={len(own)}", (until_ms - since_ms) // 1000
         lines.append(
-            f"{job}|{job}|{user}|{account}||gpu|normal|100|RUNNING|None|{since}|{since}|{since}|Unknown|{seconds}|43200|"
-            f"{own[0].host}|1|{tres}|{tres}|{own[0].pod}"
+            f"{job}|{job}|{user}|{account}||gpu|normal|100|RUNNING|None|{since}|{since}|{since}|Unknown|{seconds}|"
+            f"43200|{own[0].host}|1|{tres}|{tres}|{own[0].pod}"
         )
     # a job without GPUs that has just ended: the newest moment of the file
     lines.append(
-        f"4100|4100|ann|vis01||cpu|normal|100|COMPLETED|None|{since}|{since}|{since}|{until}|{seconds}|43200|cn001|1|cpu=8|cpu=8|prepare"
+        f"4100|4100|ann|vis01||cpu|normal|100|COMPLETED|None|{since}|{since}|{since}|{until}|{seconds}|"
+        "43200|cn001|1|cpu=8|cpu=8|prepare"
     )
-    waiting = f"4105|4105|ann|vis01||gpu|normal|90|PENDING|Resources|{since}|{since}|Unknown|Unknown|0|1440||1||gres/gpu=8|finetune"
+    waiting = (
+        f"4105|4105|ann|vis01||gpu|normal|90|PENDING|Resources|{since}|{since}|Unknown|Unknown|0|"
+        "1440||1||gres/gpu=8|finetune"
+    )
     return "\n".join([*lines, waiting, ""])

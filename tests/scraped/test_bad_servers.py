@@ -105,13 +105,16 @@ def _said(status: int, error: str) -> Answered:
 
 
 BAD = {
-    "page": BadServer("a web page answers at .*; give the URL", _always(Answered(200, b"<html><body>It works!", _HTML))),
+    "page": BadServer("a web page answers at .*; give the URL",
+                      _always(Answered(200, b"<html><body>It works!", _HTML))),
     "no_json": BadServer("not that of a metrics server; give the URL", _always(Answered(200, b"ok\n"))),
     "no_login": BadServer("answers 401.*; set FALLOW_PROM_TOKEN", _always(Answered(401, b"Unauthorized\n"))),
     "busy": BadServer("answers 503: starting up; try again later", _always(_said(503, "starting up"))),
     "failing": BadServer("answers 500", _always(_said(500, "input/output error"))),
-    "silent": BadServer("sent nothing for 0.5 s; check whether the server is busy", _always(Answered(200, b"{}", _JSON, cut_at=0, stalls=True))),
-    "cut": BadServer("broke before its answer was whole; try again", _always(Answered(200, b'{"status":"success"}' * 9, _JSON, cut_at=20))),
+    "silent": BadServer("sent nothing for 0.5 s; check whether the server is busy",
+                        _always(Answered(200, b"{}", _JSON, cut_at=0, stalls=True))),
+    "cut": BadServer("broke before its answer was whole; try again",
+                     _always(Answered(200, b'{"status":"success"}' * 9, _JSON, cut_at=20))),
 }  # fmt: skip
 """From the first request on; `test_server_refusals` has every sentence."""
 

@@ -47,8 +47,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> HeldServer:
 
 def brought(lake: Lake, state: Path, *flags: str) -> CompletedProcess[str]:
     return run_in_process(
-        "import", "prometheus", "--url", "http://held:9090", "--since", format_ms(SINCE_MS), "--lake", lake.root, *flags,
-        XDG_STATE_HOME=str(state),
+        "import", "prometheus", "--url", "http://held:9090", "--since", format_ms(SINCE_MS), "--lake", lake.root,
+        *flags, XDG_STATE_HOME=str(state),
     )  # fmt: skip
 
 

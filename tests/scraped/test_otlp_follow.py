@@ -60,7 +60,8 @@ def push(at: int, util: float = 0.5, *, first: int = 0) -> ExportMetricsServiceR
     at_ms = NOW_MS + at * STEP_MS
     energy = 1000.0 * (at - first)
     return request(
-        gauge("hw.gpu.utilization", "1", point(util, at_ms, **ABOUT, hw__gpu__task="general"), point(0.9, at_ms, **ABOUT, hw__gpu__task="encoder")),
+        gauge("hw.gpu.utilization", "1", point(util, at_ms, **ABOUT, hw__gpu__task="general"),
+              point(0.9, at_ms, **ABOUT, hw__gpu__task="encoder")),
         gauge("hw.power", "W", point(300.0, at_ms + 3, **ABOUT)),
         gauge("hw.temperature", "Cel", *(
             point(celsius, at_ms + 3, hw__id=f"GPU-1/{place}", hw__parent="GPU-1", hw__sensor_location=place)

@@ -92,7 +92,11 @@ def test_of_two_replicas_every_row_is_one_of_theirs_and_none_comes_while_the_fir
 
 @given(st.integers(0, 14), st.lists(st.integers(0, 1), min_size=240, max_size=240), st.booleans())
 @settings(max_examples=25, deadline=None)
-def test_windows_that_overlap_keep_the_same_readings_as_one(phase_s: int, power: list[int], still: bool) -> None:  # noqa: FBT001
+def test_windows_that_overlap_keep_the_same_readings_as_one(
+    phase_s: int,
+    power: list[int],
+    still: bool,  # noqa: FBT001
+) -> None:
     """An hour at 15 s of an exporter that reads every 30 s; each window has five minutes before it to follow on."""
     values = [70.0 + (0 if still else value) for value in power]
     whole = samples_of([dcgm(POWER, values, every_s=15, start_s=phase_s)])

@@ -63,7 +63,8 @@ def test_the_other_exporters_rows_do_not_depend_on_what_comes_after_them() -> No
 
 def test_the_end_of_one_replica_is_no_end_where_the_other_goes_on() -> None:
     found = one_host(dcgm(UTIL, [10, 10, None], replica="a"), dcgm(UTIL, [10] * 5, start_s=12, replica="b"))
-    assert columns(found, "gpu_util_pct", "health") == [(0, 10, None), (30, 10, None), (72, 10, None), (102, 10, None), (132, 10, None)]  # fmt: skip
+    assert columns(found, "gpu_util_pct", "health") == [(0, 10, None), (30, 10, None), (72, 10, None), (102, 10, None),
+                                                        (132, 10, None)]  # fmt: skip
 
 
 def test_a_second_exporter_fills_the_columns_that_the_first_lacks_and_no_other() -> None:
@@ -263,7 +264,7 @@ def test_the_inventory_has_a_row_for_each_gpu_and_day_with_what_the_labels_said_
         {"DCGM_FI_DRIVER_VERSION": version, "start_s": start}
         for version, start in (("570.1", 43_200), ("580.2", 100_000))
     ]
-    found = one_host(*(dcgm(UTIL, [5] * 3, **day) for day in days), hours=48)  # type: ignore[arg-type]  # labels and one start
+    found = one_host(*(dcgm(UTIL, [5] * 3, **day) for day in days), hours=48)  # type: ignore[arg-type]  # labels, start
     rows = found.device.select("time", "gpu", "model", "gpu_index", "driver_version", "source").rows()
     assert rows == [
         (datetime.fromtimestamp(T0 / 1000 + start, UTC), uuid(0), "NVIDIA H100 80GB HBM3", 0, version, "scraped")
@@ -287,13 +288,17 @@ def test_a_hosts_own_figures_are_one_row_for_each_moment_whoever_tells_them() ->
     series: list[Series] = [
         (node | {"__name__": "node_memory_MemTotal_bytes"}, [(time, 2.0**40) for time in at]),
         (node | {"__name__": "node_memory_MemAvailable_bytes"}, [(time, 2.0**39) for time in at]),
-        *((node | {"__name__": "node_cpu_seconds_total", "cpu": cpu, "mode": mode}, [(time, rate * (time - T0) / 1000) for time in at])
+        *((node | {"__name__": "node_cpu_seconds_total", "cpu": cpu, "mode": mode},
+           [(time, rate * (time - T0) / 1000) for time in at])
           for cpu in ("0", "1") for mode, rate in (("idle", 0.75), ("user", 0.25))),
-        ({"__name__": "host_cpu_percent_Percentage", "hostname": "gn01", "instance": "gn01:5050", "job": "nvitop"}, [(time + 5_000, 90.0) for time in at]),
-        ({"__name__": "nvitop_info", "hostname": "gn01", "instance": "gn01:5050", "job": "nvitop"}, [(time + 5_000, 1.0) for time in at]),
+        ({"__name__": "host_cpu_percent_Percentage", "hostname": "gn01", "instance": "gn01:5050", "job": "nvitop"},
+         [(time + 5_000, 90.0) for time in at]),
+        ({"__name__": "nvitop_info", "hostname": "gn01", "instance": "gn01:5050", "job": "nvitop"},
+         [(time + 5_000, 1.0) for time in at]),
     ]  # fmt: skip
     found = one_host(*series)
-    rows = found.hosts.select((found.hosts["time"].dt.epoch("ms") - T0) / 1000, "mem_total_bytes", "mem_used_bytes", "cpu_util_pct", "cpu_count").rows()  # fmt: skip
+    rows = found.hosts.select((found.hosts["time"].dt.epoch("ms") - T0) / 1000, "mem_total_bytes", "mem_used_bytes",
+                              "cpu_util_pct", "cpu_count").rows()  # fmt: skip
     assert rows == [(0, 2**40, 2**39, None, 2), *((time, 2**40, 2**39, 25, 2) for time in (15, 30, 45))]
 
 

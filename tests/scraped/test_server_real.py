@@ -138,8 +138,8 @@ def bits(value: float | None) -> str:
 
 
 _SEEDS = range(24)
-_TEXTS = ('"', "\\", "\n", "é", "π|.*", '"values":[NaN', '"timestamps"', "x" * 1000, "\t\r", "\u2028", "😀", "'", "`", "{}", "+Inf",
-          "</script>", "\x00", "\x1b", " ", "null", "\\n", "%s", "\ufeff")  # fmt: skip
+_TEXTS = ('"', "\\", "\n", "é", "π|.*", '"values":[NaN', '"timestamps"', "x" * 1000, "\t\r", "\u2028", "😀", "'", "`",
+          "{}", "+Inf", "</script>", "\x00", "\x1b", " ", "null", "\\n", "%s", "\ufeff")  # fmt: skip
 _VALUES = {
     "counts": (0.0, 1.0, 37.0, 100.0),
     "fractions": (-0.0, 0.1, 1 / 3, 100 / 3, 1e-3, 12.5),

@@ -130,7 +130,8 @@ def test_the_tutorial_of_what_is_pushed(tmp_path: Path) -> None:
 
 _COMMANDS = {
     "sacct": (
-        """Cluster|JobIDRaw|JobID|User|Account|Partition|QOS|State|Start|End|ElapsedRaw|NodeList|NTasks|AllocTRES|TRESUsageInMax|TRESUsageInTot
+        """Cluster|JobIDRaw|JobID|User|Account|Partition|QOS|State|Start|End|ElapsedRaw|NodeList|NTasks|AllocTRES|\
+TRESUsageInMax|TRESUsageInTot
 hopper|4101|4101|ann|vis|gpu|normal|RUNNING|1795132800|Unknown|43200|gn1||gres/gpu=2||
 hopper|4102|4102|bob|nlp|gpu|normal|COMPLETED|1795140000|1795150800|10800|gn1||gres/gpu=2||
 hopper|4102.batch|4102.batch|||||COMPLETED|1795140000|1795150800|10800|gn1|1|gres/gpu=2|gres/gpuutil=90|gres/gpuutil=80

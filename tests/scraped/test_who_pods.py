@@ -39,14 +39,14 @@ def notes(samples: Samples) -> tuple[str, ...]:
 
 def test_a_pod_is_its_owners_from_its_placement_to_its_end(lake: Lake) -> None:
     web = KubePod("nlp", "web-5d-x2", created=-100, placed=-20, ended=170, gpus=1, owner=("ReplicaSet", "web-5d"))
-    above = ({"__name__": "kube_replicaset_owner", "namespace": "nlp", "replicaset": "web-5d", "owner_kind": "Deployment",
-              "owner_name": "web", "owner_is_controller": "true"}, {0: 1.0})  # fmt: skip
+    above = ({"__name__": "kube_replicaset_owner", "namespace": "nlp", "replicaset": "web-5d",
+              "owner_kind": "Deployment", "owner_name": "web", "owner_is_controller": "true"}, {0: 1.0})  # fmt: skip
     named = host_rows("h1", 0, 240, G0=["nlp/web-5d-x2"])  # the kubelet names it until the GPU is given away again
     bring(lake, (240, [named]), series=kube(*web.series(0, 240), above))
     assert stored(lake) == [
-        {"host": "h1", "gpu": "G0", "scheduler": "kubernetes", "allocation_id": "nlp/web-5d-x2", "account": "nlp", "name": "Deployment/web",
-         "time": ms(-20), "end": ms(170), "submitted": ms(-100), "eligible": ms(-100), "gpu_count": 1, "host_count": 1,
-         "state": "Succeeded", "qos": "high"},
+        {"host": "h1", "gpu": "G0", "scheduler": "kubernetes", "allocation_id": "nlp/web-5d-x2", "account": "nlp",
+         "name": "Deployment/web", "time": ms(-20), "end": ms(170), "submitted": ms(-100), "eligible": ms(-100),
+         "gpu_count": 1, "host_count": 1, "state": "Succeeded", "qos": "high"},
     ]  # fmt: skip
 
 
@@ -61,7 +61,13 @@ def test_a_pod_is_its_owners_from_its_placement_to_its_end(lake: Lake) -> None:
     ],
 )
 def test_whose_a_pod_is(pod_owner: str, job_owner: str, owner: str, lake: Lake) -> None:
-    series = KubePod("nlp", "a", created=0, placed=10, owner=tuple(pod_owner.split("/"))).series(0, 240)  # type: ignore[arg-type]  # two
+    series = KubePod(
+        "nlp",
+        "a",
+        created=0,
+        placed=10,
+        owner=tuple(pod_owner.split("/")),  # type: ignore[arg-type]  # two
+    ).series(0, 240)
     if job_owner:
         kind, name = job_owner.split("/")
         of_job = {"__name__": "kube_job_owner", "namespace": "nlp", "job_name": "fit"}
@@ -270,9 +276,9 @@ def test_what_waits_is_a_request_until_it_is_placed_or_gone(lake: Lake) -> None:
     waits, leaves = (KubePod("nlp", name, created=10, gpus=4) for name in ("a", "b"))
     left = bring(lake, (60, []), series=kube(*waits.series(0, 60), *leaves.series(0, 60)))
     assert requested(lake)[0] == {
-        "host": "kubernetes", "scheduler": "kubernetes", "allocation_id": "nlp/a", "account": "nlp", "name": "a", "time": ms(10),
-        "as_of": ms(30), "eligible": ms(10), "gpu_count": 4, "host_count": 1, "task_count": 1, "state": "Pending", "qos": "high",
-        "reason": "Unschedulable",
+        "host": "kubernetes", "scheduler": "kubernetes", "allocation_id": "nlp/a", "account": "nlp", "name": "a",
+        "time": ms(10), "as_of": ms(30), "eligible": ms(10), "gpu_count": 4, "host_count": 1, "task_count": 1,
+        "state": "Pending", "qos": "high", "reason": "Unschedulable",
     }  # fmt: skip
     left = bring(lake, (120, []), before=left, series=kube(*waits.series(60, 120)))
     placed = KubePod("nlp", "a", created=10, placed=130, gpus=4, node="h1")
@@ -287,8 +293,8 @@ def test_what_waits_is_a_request_until_it_is_placed_or_gone(lake: Lake) -> None:
 def test_containers_and_instances_are_counted_as_the_scheduler_does(lake: Lake) -> None:
     pod = KubePod("nlp", "a", created=0, placed=10, gpus=1, node="h1", resource="nvidia_com_mig_1g_10gb")
     side, init = (
-        ({"__name__": f"kube_pod_{kind}_resource_limits", "namespace": "nlp", "pod": "a", "uid": "u-a", "container": name,
-          "resource": "nvidia_com_mig_1g_10gb"}, {0.0: count})
+        ({"__name__": f"kube_pod_{kind}_resource_limits", "namespace": "nlp", "pod": "a", "uid": "u-a",
+          "container": name, "resource": "nvidia_com_mig_1g_10gb"}, {0.0: count})
         for kind, name, count in (("container", "side", 1.0), ("init_container", "setup", 3.0))
     )  # fmt: skip
     bring(lake, (60, []), series=kube(*pod.series(0, 60), side, init))

@@ -52,7 +52,11 @@ class Installed:
         )
 
 
-def expect(condition: bool, what: str, done: subprocess.CompletedProcess[str] | None = None) -> None:  # noqa: FBT001  # reads like assert
+def expect(
+    condition: bool,  # noqa: FBT001  # reads like assert
+    what: str,
+    done: subprocess.CompletedProcess[str] | None = None,
+) -> None:
     """Ends the check where the condition does not hold."""
     if not condition:
         printed = "" if done is None else f"\nexit code {done.returncode}\n{done.stdout}{done.stderr}"

@@ -28,7 +28,8 @@ WAIT_MS = 120_000
 """Many times what any page takes: the machine may have other work."""
 
 
-TABLES_ARE_DRAWN = """() => [...document.querySelectorAll("#page .grid")].every((table) => !table.getClientRects().length
+TABLES_ARE_DRAWN = """\
+() => [...document.querySelectorAll("#page .grid")].every((table) => !table.getClientRects().length
     || /\\d/.test(table.querySelector(".ag-paging-row-summary-panel")?.textContent))"""
 """A table that is in sight says how many rows it has once it has drawn them, or that there are none."""
 

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 
 def put_on_bus(
-    sys: Path, address: str, *, driver: str = "nvidia", kind: str = "0x030200", vendor: str = "0x10de", virtual: bool = False,
-    device: str = "0x2330",
+    sys: Path, address: str, *, driver: str = "nvidia", kind: str = "0x030200", vendor: str = "0x10de",
+    virtual: bool = False, device: str = "0x2330",
 ) -> None:  # fmt: skip
     """Shows a PCI device; with `driver` bound to it, none where that is empty."""
     folder = sys / "bus/pci/devices" / address

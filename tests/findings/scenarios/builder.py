@@ -137,7 +137,9 @@ class Fleet(Grid):
                 slurm_job_id, slurm_account, pod, namespace, container_id, ray_job_id, cpu_util_pct, started (epoch ms).
         """
         those = [gpus] if isinstance(gpus, Gpu) else list(gpus)
-        levels: list[Level] = list(util) if isinstance(util, list | tuple) else [util] * len(those)  # type: ignore[list-item]
+        levels: list[Level] = (
+            list(util) if isinstance(util, list | tuple) else [util] * len(those)  # type: ignore[list-item]
+        )
         whole = self.always if when is None else when
         shared = {number: next(self._pids) for number, _ in enumerate(_segments(whole))} if one_process else {}
         for gpu, level in zip(those, levels, strict=True):
