@@ -95,7 +95,7 @@ def test_a_pod_that_works_on_another_gpu(site: Recording) -> None:
     assert outcome(only_of("reserved_unused", site)) == (False, "kubectl get pod -n ml train-0")
 
 
-# --- allocated time in which nobody looked ----------------------------------------------------------------------------
+# --- allocated time without observations ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_what_an_ended_job_left_behind_is_ended_by_pid(
     assert (each.evidence.numbers.get("processes") == "job ended") is (command != "scancel 77")
 
 
-# --- lists that are old, or somebody else's ---------------------------------------------------------------------------
+# --- lists that are old, or another user's ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_a_rank_whose_run_works_on_another_gpu(
     assert outcome(only_of("held", site)) == ((True, "ssh h1 kill 100") if ends else (False, LOOK))
 
 
-# --- GPUs of the job that nobody sees ---------------------------------------------------------------------------------
+# --- unobserved GPUs of the job ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rule", ["held", "reserved_unused"])

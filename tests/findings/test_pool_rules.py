@@ -326,7 +326,7 @@ def test_gpus_that_came_on_two_days_are_two_findings() -> None:
     assert [each.evidence.numbers["gpus_added"] for each in found("slow_uptake", fleet)] == [1, 1]
 
 
-# --- what nobody saw --------------------------------------------------------------------------------------------------
+# --- unobserved time --------------------------------------------------------------------------------------------------
 
 
 def test_a_silent_host() -> None:
