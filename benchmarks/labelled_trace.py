@@ -58,8 +58,8 @@ copy (
                max(until) over (partition by pod, segment) - {horizon} as known_until
         from spans
     ),
-    -- safe until the horizon before the next use; nothing is known where the horizon reaches beyond what was \
-recorded: there
+    -- safe until the horizon before the next use; nothing is known where the horizon reaches beyond what was
+    -- recorded: there
     -- a use could be seen and its absence could not, which would count against every promise
     cut as (
         select *, least(greatest(next_since - {horizon}, since), next_since) as safe_until from following

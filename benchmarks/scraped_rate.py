@@ -55,8 +55,8 @@ from analytics.scraped.server.connection import ServerLimits
 from analytics.scraped.server.metrics_server import MetricsServer
 url, since_ms, until_ms, repeats = sys.argv[1], *map(int, sys.argv[2:])
 with MetricsServer.connect(ServerAddress(url), ServerLimits(rate=1e6)) as server:
-    count = sum(p.frame.height for _ in range(repeats) for p in server.samples('{__name__=~"DCGM_.*"}', \
-since_ms, until_ms))
+    count = sum(p.frame.height for _ in range(repeats) for p in server.samples('{__name__=~"DCGM_.*"}',
+    since_ms, until_ms))
 print(count, Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])  # ru_maxrss has what forked it, too
 """
 

@@ -33,12 +33,10 @@ _KINDS: Mapping[pl.DataType, str] = {
     _MOMENT: "BillingPeriodEnd BillingPeriodStart ChargePeriodEnd ChargePeriodStart",
     pl.Float64(): "x_CoverageRatio x_SampledRatio",
     pl.String(): """
-        BillingAccountId BillingAccountName BillingCurrency ChargeCategory ChargeClass ChargeDescription ChargeFrequency
-        ConsumedUnit InvoiceId InvoiceIssuerName PricingCategory PricingUnit ProviderName PublisherName ResourceId \
-ResourceName
-        ResourceType ServiceCategory ServiceName ServiceSubcategory SkuId SkuMeter SkuPriceDetails SkuPriceId \
-SubAccountId
-        SubAccountName SubAccountType Tags x_PriceSource x_State
+        BillingAccountId BillingAccountName BillingCurrency ChargeCategory ChargeClass ChargeDescription
+        ChargeFrequency ConsumedUnit InvoiceId InvoiceIssuerName PricingCategory PricingUnit ProviderName PublisherName
+        ResourceId ResourceName ResourceType ServiceCategory ServiceName ServiceSubcategory SkuId SkuMeter
+        SkuPriceDetails SkuPriceId SubAccountId SubAccountName SubAccountType Tags x_PriceSource x_State
     """,
 }
 SCHEMA = dict(sorted((name, kind) for kind, names in _KINDS.items() for name in names.split()))

@@ -81,8 +81,8 @@ def between(take, ids, wait_s=0.0):
     moments = [time.time()]; take(first); moments.append(time.time())
     time.sleep(wait_s)
     moments.append(time.time()); take(second); moments.append(time.time())
-    get = nv.c_nvmlGpmMetricsGet_t(version=nv.NVML_GPM_METRICS_GET_VERSION, numMetrics=len(ids), \
-sample1=first, sample2=second)
+    get = nv.c_nvmlGpmMetricsGet_t(version=nv.NVML_GPM_METRICS_GET_VERSION, numMetrics=len(ids),
+    sample1=first, sample2=second)
     for place, metric in enumerate(ids):
         get.metrics[place].metricId = metric
     nv.nvmlGpmMetricsGet(get)
@@ -118,12 +118,12 @@ ASKED: dict[str, tuple[Scenario, str, Any]] = {
         """
         fields = nv.nvmlDeviceGetFieldValues(gpu, [82, 83, 999])
         old, new = nv.nvmlDeviceGetMemoryInfo(gpu), nv.nvmlDeviceGetMemoryInfo(gpu, nv.nvmlMemory_v2)
-        out = (nv.nvmlDeviceGetPowerUsage(gpu), nv.nvmlDeviceGetTemperature(gpu, 0), \
-nv.nvmlDeviceGetTemperatureV(gpu, 0),
+        out = (nv.nvmlDeviceGetPowerUsage(gpu), nv.nvmlDeviceGetTemperature(gpu, 0),
+        nv.nvmlDeviceGetTemperatureV(gpu, 0),
                nv.nvmlDeviceGetClockInfo(gpu, nv.NVML_CLOCK_SM), nv.nvmlDeviceGetMaxClockInfo(gpu, nv.NVML_CLOCK_SM),
                nv.nvmlDeviceGetCurrentClocksEventReasons(gpu), nv.nvmlDeviceGetEnforcedPowerLimit(gpu),
-               [field.nvmlReturn for field in fields], fields[0].value.uiVal, old.used, new.reserved, new.used, \
-new.free,
+               [field.nvmlReturn for field in fields], fields[0].value.uiVal, old.used, new.reserved, new.used,
+               new.free,
                attempt(nv.nvmlDeviceGetMemoryInfo, gpu, 1))
         """,
         (350_125, 35, 35, 1200, 1980, 0x24, 400_000, [0, 0, 3], 40, 4 * GIB + 1, GIB, 3 * GIB + 1, 76 * GIB - 1,
@@ -344,8 +344,8 @@ def test_a_gpu_is_taken_out_and_put_back_under_a_library(player: Player) -> None
 other, out = nv.nvmlDeviceGetHandleByIndex(1), []
 for moment in (2.1, 2.5):
     wait_until(moment)
-    out.append((nv.nvmlDeviceGetCount(), attempt(nv.nvmlDeviceGetPowerUsage, gpu), \
-attempt(nv.nvmlDeviceGetPowerUsage, other),
+    out.append((nv.nvmlDeviceGetCount(), attempt(nv.nvmlDeviceGetPowerUsage, gpu),
+    attempt(nv.nvmlDeviceGetPowerUsage, other),
                 attempt(nv.nvmlDeviceGetHandleByIndex, 0)))
 nv.nvmlShutdown()
 nv.nvmlInit()

@@ -38,16 +38,16 @@ with plain as (
            greatest(epoch_ms("time") + coalesce(offset_ms, 0), epoch_ms("time") // 86400000 * 86400000) as start_ms,
            interval_ms::bigint as interval_ms,
            coalesce(health, '') as health,
-           case when isfinite(gpu_util_pct) and gpu_util_pct between 0 and 100.5 \
-then gpu_util_pct::double end as util_pct,
-           case when isfinite(gpu_util_max_pct) and gpu_util_max_pct between 0 and 100.5 \
-then gpu_util_max_pct::double end as util_max_pct,
-           case when isfinite(sm_active_pct) and sm_active_pct between 0 and 100.5 \
-then sm_active_pct::double end as sm_pct,
-           case when isfinite(dram_active_pct) and dram_active_pct between 0 and 100.5 \
-then dram_active_pct::double end as dram_pct,
-           case when isfinite(gpu_util_coverage_ratio) and gpu_util_coverage_ratio between 0 and 1.01 \
-then gpu_util_coverage_ratio::double end as covered,
+           case when isfinite(gpu_util_pct) and gpu_util_pct between 0 and 100.5
+           then gpu_util_pct::double end as util_pct,
+           case when isfinite(gpu_util_max_pct) and gpu_util_max_pct between 0 and 100.5
+           then gpu_util_max_pct::double end as util_max_pct,
+           case when isfinite(sm_active_pct) and sm_active_pct between 0 and 100.5
+           then sm_active_pct::double end as sm_pct,
+           case when isfinite(dram_active_pct) and dram_active_pct between 0 and 100.5
+           then dram_active_pct::double end as dram_pct,
+           case when isfinite(gpu_util_coverage_ratio) and gpu_util_coverage_ratio between 0 and 1.01
+           then gpu_util_coverage_ratio::double end as covered,
            case when power_w >= 0 and isfinite(power_w) then power_w::double end as power_w,
            case when mem_used_bytes >= 0 then mem_used_bytes end as mem_used_bytes,
            case when energy_mj >= 0 then energy_mj end as energy_mj,
@@ -62,8 +62,8 @@ distinct_start as (
     select distinct on (gpu, start_ms) * from plain
     order by gpu, start_ms, util_pct desc nulls last, util_max_pct desc nulls last, sm_pct desc nulls last,
              process_count desc nulls last, mem_used_bytes desc nulls last,
-             listed_ms, interval_ms, health, covered nulls first, power_w nulls first, epoch nulls first, \
-energy_mj nulls first
+             listed_ms, interval_ms, health, covered nulls first, power_w nulls first, epoch nulls first,
+             energy_mj nulls first
 )
 select *,
        health in ('lost', 'missing', 'reset_required', 'wedged', 'driver_down') as out_of_order,
@@ -82,8 +82,8 @@ with neighbours as (
     from sample window by_day as (partition by gpu, day order by start_ms)
 )
 select * exclude (last_ms, last_interval_ms, last_epoch, last_scraped, last_energy_mj),
-       case when (epoch is not distinct from last_epoch or scraped and last_scraped \
-and not coalesce(epoch <> last_epoch, epoch > last_ms, false))
+       case when (epoch is not distinct from last_epoch or scraped and last_scraped
+       and not coalesce(epoch <> last_epoch, epoch > last_ms, false))
                 and start_ms - last_ms <= 3 * last_interval_ms
                 and energy_mj >= last_energy_mj
             then energy_mj - last_energy_mj end as risen_mj,
@@ -91,10 +91,10 @@ and not coalesce(epoch <> last_epoch, epoch > last_ms, false))
 from neighbours
 """,
     "draw": """
-select gpu, \
+select gpu,
 least(1.25 * 198 / 700 * arg_max(power_limit_w, "time"), 0.6 * arg_max(power_limit_w, "time")) as spinning_w,
-       1.25 * 126 / 700 * arg_max(power_limit_w, "time") as context_w, \
-40.0 / 700 * arg_max(power_limit_w, "time") as least_w
+       1.25 * 126 / 700 * arg_max(power_limit_w, "time") as context_w,
+       40.0 / 700 * arg_max(power_limit_w, "time") as least_w
 from raw_device group by gpu
 """,
     "seen": """
@@ -163,8 +163,8 @@ asof left join process_list as later
 select host, gpu, epoch_ms("time") as start_ms,
        coalesce(epoch_ms(max("end")), epoch_ms(min(planned_end)), 4611686018427387904) as end_ms,
        max(replace("user", '+', '\\')) as "user", max(replace(account, '+', '\\')) as account,
-       case scheduler when 'slurm' then 'slurm:' when 'kubernetes' then 'pod:' else 'allocation:' end \
-|| allocation_id as job
+       case scheduler when 'slurm' then 'slurm:' when 'kubernetes' then 'pod:' else 'allocation:' end
+       || allocation_id as job
 from raw_allocation
 where gpu is not null
 group by host, gpu, "time", scheduler, allocation_id
@@ -201,11 +201,11 @@ sources as (
     select *,
            case when kind = 'unavailable' then null
                 when kind = 'reserved' then
-                    case when process_count is null and not coalesce(mem_used_bytes < $no_context_bytes, false) \
-and not asleep then 'allocation_unwatched' else 'allocation' end
+                    case when process_count is null and not coalesce(mem_used_bytes < $no_context_bytes, false)
+                    and not asleep then 'allocation_unwatched' else 'allocation' end
                 when kind = 'free' then
-                    case when process_count is null and not coalesce(mem_used_bytes < $no_context_bytes, false) \
-and not asleep then 'unwatched' end
+                    case when process_count is null and not coalesce(mem_used_bytes < $no_context_bytes, false)
+                    and not asleep then 'unwatched' end
                 when by_process and list.users is not null then 'process'
                 when allocated is not null then 'allocation'
                 when by_process then 'process'
@@ -217,12 +217,12 @@ select * exclude (list, allocated),
        {
            'kind': kind,
            'source': source,
-           'user': case source when 'process' then list.users when 'allocation' then allocated.users \
-when 'allocation_unwatched' then allocated.users end,
-           'account': case source when 'process' then list.accounts when 'allocation' then allocated.accounts \
-when 'allocation_unwatched' then allocated.accounts end,
-           'job': case source when 'process' then list.jobs when 'allocation' then allocated.jobs \
-when 'allocation_unwatched' then allocated.jobs end
+           'user': case source when 'process' then list.users when 'allocation' then allocated.users
+           when 'allocation_unwatched' then allocated.users end,
+           'account': case source when 'process' then list.accounts when 'allocation' then allocated.accounts
+           when 'allocation_unwatched' then allocated.accounts end,
+           'job': case source when 'process' then list.jobs when 'allocation' then allocated.jobs
+           when 'allocation_unwatched' then allocated.jobs end
        } as use
 from sources
 """,
@@ -232,8 +232,8 @@ witnesses as (
     select *, case when any_w >= least_w then any_w end as drawn_w,
            coalesce(any_w between least_w and spinning_w, false) as draws_little,
            coalesce(sm_pct <= 2, false)
-               or (coalesce(sm_pct <= 5, false) or dram_pct is not null) \
-and not coalesce(any_w >= least_w and any_w > context_w, false) as runs_nothing,
+               or (coalesce(sm_pct <= 5, false) or dram_pct is not null)
+               and not coalesce(any_w >= least_w and any_w > context_w, false) as runs_nothing,
            coalesce(process_count = 0, false) as has_no_process,
            (coalesce(covered < 0.5, end_ms - start_ms > 1000 / 3)) and end_ms - start_ms > 60000 as is_coarse
     from drawn
@@ -241,12 +241,12 @@ and not coalesce(any_w >= least_w and any_w > context_w, false) as runs_nothing,
 judged as (
     select *,
            case when use.kind = 'use' and not zero and coalesce(util_pct >= 97, false)
-                     and not coalesce(drawn_w > spinning_w, false) and not coalesce(sm_pct > 30, false) \
-and not coalesce(dram_pct > 0.2, false)
+                     and not coalesce(drawn_w > spinning_w, false) and not coalesce(sm_pct > 30, false)
+                     and not coalesce(dram_pct > 0.2, false)
                 then draws_little::int + runs_nothing::int + has_no_process::int else 0 end as agree
     from witnesses
 )
-select * exclude (any_w, drawn_w, draws_little, runs_nothing, has_no_process, is_coarse, spinning_w, context_w, \
+select * exclude (any_w, drawn_w, draws_little, runs_nothing, has_no_process, is_coarse, spinning_w, context_w,
 least_w, agree),
        agree >= 2 and not is_coarse as waits,
        case when agree >= 1 then 1 + is_coarse::int else 0 end as speaks
@@ -264,8 +264,8 @@ with marked as (
 ),
 numbered as (select *, count(*) filter (begins) over (partition by gpu order by start_ms) as piece from marked)
 select * exclude (begins, piece, waits, speaks),
-       speaks > 0 and 2 * sum(case when waits then end_ms - start_ms else 0 end) over by_piece \
->= sum(end_ms - start_ms) over by_piece as stalls
+       speaks > 0 and 2 * sum(case when waits then end_ms - start_ms else 0 end) over by_piece
+       >= sum(end_ms - start_ms) over by_piece as stalls
 from numbered window by_piece as (partition by gpu, piece)
 """,
     "labelled": """
@@ -277,9 +277,9 @@ with marked as (
            or lag(zero) over by_gpu is distinct from zero as begins
     from piece window by_gpu as (partition by gpu order by start_ms)
 ),
-idle_intervals as (select *, count(*) filter (begins) over (partition by gpu order by start_ms) \
+idle_intervals as (select *, count(*) filter (begins) over (partition by gpu order by start_ms)
 as idle_interval from marked),
-spans as (select *, sum(end_ms - start_ms) over (partition by gpu, idle_interval) \
+spans as (select *, sum(end_ms - start_ms) over (partition by gpu, idle_interval)
 as idle_interval_ms from idle_intervals)
 select * exclude (begins, idle_interval, idle_interval_ms),
        case when use.kind <> 'use' then use.kind
@@ -311,8 +311,8 @@ with summed as (
            sum(power_w * (end_ms - start_ms)) / sum(end_ms - start_ms) filter (power_w is not null) as power_mean_w,
            sum(case when energy_mj is not null then risen_mj else power_w * (end_ms - start_ms) end) as energy_mj,
            -- what a counter says of the time beyond the day is in the next row
-           sum(case when energy_mj is not null and last_of_day then least(end_ms - start_ms, interval_ms) \
-else end_ms - start_ms end)
+           sum(case when energy_mj is not null and last_of_day then least(end_ms - start_ms, interval_ms)
+           else end_ms - start_ms end)
                filter (case when energy_mj is not null then risen_mj else power_w end is not null) as energy_ms,
            sum(covered * (end_ms - start_ms)) / sum(end_ms - start_ms) filter (covered is not null) as coverage_ratio,
            count(*) as sample_count

@@ -146,8 +146,8 @@ def test_columns_that_last_longer_where_clocks_change_are_named_by_their_beginni
     told = page.evaluate(
         """() => {
             const hour = 3600000, begin = Date.UTC(2026, 9, 24, 22);
-            const words = {gpus: ["GPU-1", "GPU-2"], hosts: ["gn1"], at: [0, 0], states: ["active", "held"], \
-lines: [null], each: 1, gaps: [], gap: 0,
+            const words = {gpus: ["GPU-1", "GPU-2"], hosts: ["gn1"], at: [0, 0], states: ["active", "held"],
+            lines: [null], each: 1, gaps: [], gap: 0,
                 start: begin, bin: 24 * hour, edges: [begin, begin + 25 * hour, begin + 49 * hour],
                 runs: [[0, 2], [1, 1, 2, 1]], names: ["", "ann", "bob"], zone: "Europe/Paris", lang: "en"};
             const tip = (x, row) => window.dash_clientside.timeline.tooltip(
