@@ -13,7 +13,7 @@ import polars as pl
 
 from analytics.decode import read_days
 from analytics.frames import arrow, digest
-from analytics.intervals import islands
+from analytics.intervals import islands, one_row_each
 from analytics.ledger.cache import facts_of
 from analytics.states import WITH_KERNELS, WITHOUT_EVIDENCE
 from fallow import parquet, schema
@@ -39,11 +39,7 @@ def joined_states(rows: pl.DataFrame) -> pl.DataFrame:
     )
     ordered = rows.select(STATES_OF_GPUS).sort("gpu", "time", "host").with_columns(kind=pl.coalesce(use, state))
     ordered = ordered.with_columns(user=pl.when(pl.col("kind") != "unseen").then("user"))
-    return (
-        ordered.group_by(part=islands(("gpu", "host", "kind", "user")), maintain_order=True)
-        .agg(pl.col("gpu", "host", "time", "state", "user").first(), pl.col("end").last())
-        .select(STATES_OF_GPUS)
-    )
+    return one_row_each(ordered, islands(("gpu", "host", "kind", "user"))).select(STATES_OF_GPUS)
 
 
 def states_of_month(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from analytics.intervals import islands
+from analytics.intervals import islands, one_row_each
 from analytics.names import JOINER
 from analytics.states import WITH_KERNELS, WITHOUT_EVIDENCE
 from fallow.clock import MINUTE_MS
@@ -42,27 +42,25 @@ def idle_intervals(segments: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit("unseen"))
     )
     rows = (
-        segments.sort("gpu", "time")
-        .select("gpu", "host", "time", "end", kind=pl.coalesce(use, state), user=user)
+        segments.select("gpu", "host", "time", "end", kind=pl.coalesce(use, state).cast(pl.Categorical), user=user)
+        .sort("gpu", "time")
         .with_columns(user=pl.when(pl.col("kind") == "unseen").then(pl.lit(ANYBODY)).otherwise("user"))
     )
-    parts = rows.group_by(part=islands(("gpu", "kind", "user")), maintain_order=True).agg(
-        pl.col("gpu", "host", "kind", "user", "time").first(), pl.col("end").last()
-    )
-    parts = parts.with_columns(is_idle=~pl.col("kind").is_in(["used", "unseen"]))
-    parts = parts.with_columns(run=islands(("gpu", "is_idle")))
-    whole = parts.with_columns(
+    parts = one_row_each(rows, islands(("gpu", "kind", "user"))).with_columns(
+        is_idle=~pl.col("kind").is_in(["used", "unseen"]),
         first=pl.col("time").min().over("gpu"),
         last=pl.col("end").max().over("gpu"),
         before=_neighbour_user(1),
         after=_neighbour_user(-1),
-        began=pl.col("time").min().over("run"),
-        stop=pl.col("end").max().over("run"),
-    ).with_columns(before=pl.col("before").first().over("run"), after=pl.col("after").last().over("run"))
+    )
+    parts = parts.with_columns(run=islands(("gpu", "is_idle")))
+    runs = one_row_each(parts, pl.col("run"), ("end", "after"))
+    idle = parts.filter("is_idle")
+    idle = idle.with_columns(runs.select("before", "after", began="time", stop="end")[idle["run"] - 1])
     held = pl.col("kind") == "held"
     own = _share_user(pl.col("user"), pl.col("after"))
     begun = (pl.coalesce("before", "host"), pl.col("before").is_null(), pl.col("time") // TOGETHER_MS)
-    return whole.filter("is_idle").select(
+    return idle.select(
         "gpu",
         "host",
         "kind",
@@ -87,5 +85,6 @@ def _neighbour_user(step: int) -> pl.Expr:
 
 def _share_user(user: pl.Expr, other: pl.Expr) -> pl.Expr:
     """Return whether two joint users have a user in common; an unknown user may be any user."""
-    both = user.str.split(JOINER).list.set_intersection(other.str.split(JOINER)).list.len() > 0
+    names, others = (each.cast(pl.String).str.split(JOINER) for each in (user, other))
+    both = names.list.set_intersection(others).list.len() > 0
     return both | (user == ANYBODY) | (other == ANYBODY)

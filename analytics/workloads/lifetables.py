@@ -112,8 +112,8 @@ class Lifetables:
     def shares(self, asked: Sequence[Questions], horizon_ms: int) -> list[Floats]:
         """Return the result of the life tables alone at several moments, in the order of time."""
         counts = [_Counts(int(codes.max(initial=-1)) + 1) for codes in self._groups]
-        order = np.argsort(self._stop, kind="stable")
-        stops, done, tables = self._stop[order], 0, []
+        order, done, tables = self._by_stop, 0, []
+        stops = self._stop[order]
         nests = [_Nest.of(each.groups) for each in asked]
         for each, nest in zip(asked, nests, strict=True):
             over = int(np.searchsorted(stops, each.at_ms, "right"))
@@ -159,6 +159,10 @@ class Lifetables:
             judged = judged + (counts & (on | self._ended[there]))
         found: Floats = (lasted + WEIGHT_OF_HOUR * share) / (judged + WEIGHT_OF_HOUR)
         return found
+
+    @cached_property
+    def _by_stop(self) -> Ints:
+        return np.argsort(self._stop, kind="stable")
 
     @cached_property
     def _by_gpu(self) -> tuple[Ints, float, Floats]:
