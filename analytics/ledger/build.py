@@ -14,11 +14,11 @@ from analytics.ledger.cache import expired_days, files_of, in_turn, sizes_of
 from analytics.ledger.catch_up import Days, KeptLedger, catch_up, join_newest, manifest_of
 from analytics.ledger.day import SOURCES, load_allocations
 from analytics.ledger.gpu_states import STATES_OF_GPUS
-from analytics.ledger.lifetimes import Earlier, activity, lifetimes
+from analytics.ledger.lifetimes import COUNTED, Earlier, activity, lifetimes
 from analytics.ledger.made_days import MadeDays, host_days, rollup_files
 from analytics.ledger.rollups import Rollups
 from analytics.ledger.settings import LedgerSettings
-from analytics.ledger.stitch import counted_once, idle_intervals_counted_once, stitch
+from analytics.ledger.stitch import counted_once, idle_intervals_counted_once, put_in_order, stitch
 from analytics.ledger.unused_files import discarding
 from analytics.ledger.workers import HERE, Workers
 from fallow import schema
@@ -94,7 +94,7 @@ class Ledger:
 def recent(ledger: Ledger, first_ms: int) -> Ledger:
     """Return the ledger from a moment's day on, with all lifetimes; hourly and daily tables stay as they are."""
     is_before = pl.col("time") < floor_ms(first_ms, DAY_MS)
-    before = ledger.segments.filter(is_before)
+    before = ledger.segments.select(COUNTED).filter(is_before)
     if before.is_empty():
         return ledger
     known = ledger.earlier
@@ -239,9 +239,8 @@ def put_together(
     takes many times the memory of its result.
     """
     stitched = [stitch(*parts, settings, inventory.parents) for parts in shares]
-    twice, idle_intervals_twice = (
-        pl.concat(frames).sort("gpu", "time", "host") if len(frames) > 1 else frames[0]
-        for frames in zip(*stitched, strict=True)
-    )
-    segments = counted_once(twice)
+    twice, idle_intervals_twice = (pl.concat(frames) for frames in zip(*stitched, strict=True))
+    del stitched
+    segments = counted_once(put_in_order(twice))
+    idle_intervals_twice = put_in_order(idle_intervals_twice)
     return segments, idle_intervals_counted_once(idle_intervals_twice, segments)

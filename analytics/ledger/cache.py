@@ -26,7 +26,7 @@ import polars as pl
 from analytics.decode import read_days
 from analytics.frames import arrow, rows_digest
 from analytics.ledger.day import PARTS
-from analytics.ledger.stitch import on_several_hosts
+from analytics.ledger.stitch import on_several_hosts, put_in_order
 from analytics.ledger.unused_files import discarding
 from fallow import parquet, schema
 from fallow.clock import DAY_MS, utc_day
@@ -256,11 +256,7 @@ def _with_ends(rows: pl.DataFrame, name: str) -> pl.DataFrame:
     over = rows.select("host", "gpu", start, "time", "end").with_row_index("row").filter(cut)
     ends = rows["end"].to_numpy().copy()
     ends[over["row"].to_numpy()] = over.select(pl.col("end").max().over("host", "gpu", start)).to_series().to_numpy()
-    keys = ("gpu", "time", "host")
-    order = rows.select(keys).with_row_index("row").sort(keys, maintain_order=True)["row"]
-    # column by column: years of a large fleet are gigabytes, and sorting whole rows takes them twice
-    ordered = [rows.drop_in_place(column).rechunk().gather(order) for column in rows.columns]
-    return pl.DataFrame([*ordered, pl.Series(end, ends).gather(order)])
+    return put_in_order(rows.insert_column(rows.width, pl.Series(end, ends)))
 
 
 def keep_tables(
@@ -276,29 +272,26 @@ def keep_tables(
 
     Raises LakeError where the lake cannot be written.
     """
-    days: dict[str, dict[str, pl.DataFrame]] = {}
     contents: dict[str, dict[str, str]] = {}
     for table in OVER_DAYS:
-        own = rows[table.name].with_columns(day=pl.col("time") // DAY_MS)
-        parted = sorted(own.partition_by("day", as_dict=True, include_key=False).items())
-        days[table.name] = {utc_day(int(day) * DAY_MS): each for (day,), each in parted}
-        staying = {} if dates is None else {d: of for d, of in manifest.contents[table.name].items() if d not in dates}
-        made = {date: rows_digest(each.select(table.names)) for date, each in days[table.name].items()}
-        contents[table.name] = staying | made
-    last = replace(manifest, contents=contents).facts()
-    for table in OVER_DAYS:
+        day = rows[table.name]["time"] // DAY_MS
+        made = {utc_day(number * DAY_MS): number for number in day.unique().sort()}
         before = {}
         for file in lake.all_files(table.name, dates=dates):
-            if file.date not in days[table.name]:
+            if file.date not in made:
                 lake.delete(file)
             elif file.host == ALL_HOSTS:
                 before[file.date] = file
-        for date, each in days[table.name].items():
+        known = manifest.contents[table.name]
+        contents[table.name] = {} if dates is None else {date: of for date, of in known.items() if date not in dates}
+        for date, number in made.items():  # one day at a time: all of them are as large as the ledger
+            own = rows[table.name].filter(day == number).select(table.names)
+            contents[table.name][date] = rows_digest(own)
             facts = {"content": contents[table.name][date]}
-            if table is schema.GPU_LIFETIME and date == max(days[table.name]):
-                facts |= last
+            if table is schema.GPU_LIFETIME and date == max(made):
+                facts |= replace(manifest, contents=contents).facts()
             if date not in before or not facts.items() <= facts_of(before[date]).items():
-                lake.put(LakeFile(table.name, date, ALL_HOSTS, 0, 0), parquet.encode(table, arrow(each, table), facts))
+                lake.put(LakeFile(table.name, date, ALL_HOSTS, 0, 0), parquet.encode(table, arrow(own, table), facts))
 
 
 def sizes_of(files: Mapping[str, Sequence[LakeFile]]) -> dict[str, list[int]]:

@@ -28,6 +28,8 @@ _LEAST = ("first_seen", "first_use")
 _OF_THE_DAY = ("day_known_ms", "day_active_ms")
 ACTIVITY = ("gpu", "time", "known_ms", "active_ms")
 """Columns of `Earlier.activity` and `activity`; `time` is the start of the day."""
+COUNTED = (*STATES_OF_GPUS, "util_ms", "sample_count", "gpu_util_max_pct", "mem_used_max_bytes", "user_source")
+"""Columns of the ledger from which `lifetimes` and `activity` follow."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class Earlier:
 
 def activity(segments: pl.DataFrame) -> pl.DataFrame:
     """Return known and active time per GPU and UTC day (ACTIVITY) of ledger rows, none of which crosses midnight."""
-    known = segments.filter(~pl.col("state").is_in(WITHOUT_EVIDENCE))
+    known = segments.select("gpu", "time", "end", "state").filter(~pl.col("state").is_in(WITHOUT_EVIDENCE))
     active = pl.col("state").is_in(IN_USE)
     day = known.group_by("gpu", time=pl.col("time") // DAY_MS * DAY_MS)
     return day.agg(known_ms=SPAN_MS.sum(), active_ms=SPAN_MS.filter(active).sum()).select(ACTIVITY)

@@ -18,7 +18,7 @@ from itertools import groupby
 import polars as pl
 
 from analytics.decode import read_days
-from analytics.frames import digest
+from analytics.frames import digest, empty
 from analytics.inventory import Inventory
 from analytics.ledger import cache as keep
 from analytics.ledger.cache import HostShare, Manifest, keep_tables, shares_of_hosts, sizes_of, take_turn
@@ -36,6 +36,9 @@ from fallow.lake import Lake, LakeFile
 
 WORTH_A_POOL_BYTES = 64 * 2**20
 """Bytes of Parquet; below this, starting processes takes longer than the work."""
+
+_STITCHED_BYTES = 12 * 2**20
+"""Bytes of Parquet of `ledger_part` whose days are joined at a time: 300,000 rows, which take half a GiB."""
 
 _BATCH_BYTES = 3 * 2**20
 """Bytes of Parquet in one task, some 300,000 rows: calls cost nothing, and they fit into a processor's cache."""
@@ -325,7 +328,11 @@ class MadeDays:
     def parts_by_share(self, dates: Collection[str] | None = None) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
         """Yield the rows of `ledger_part` and `idle_interval_part` of all days or some, by share of the hosts."""
         wanted = self._files if dates is None else self._files.keys() & set(dates)
-        total = max((share.total for date in wanted for share in self._files[date]), default=1)
+        stored = [(share, files) for date in wanted for share, files in self._files[date].items()]
+        size = sum(files[schema.LEDGER_PART.name].size_bytes for _, files in stored)
+        total = max((share.total for share, _ in stored), default=1)
+        while size > total * _STITCHED_BYTES:
+            total *= 2
         for number in range(total):
             share = HostShare(number, total)
             parts = (
@@ -341,13 +348,13 @@ class MadeDays:
         wanted = set(dates)
         stored = [each for date, own in sorted(self._files.items()) if date in wanted for each in sorted(own.items())]
         files = [files[table.name] for own, files in stored if share.overlaps(own)]
-        rows = read_days(files, table, columns, self._damaged)
         loose = (each[table.name].select(columns) for each in self._loose)
-        rows = pl.concat([rows, *loose], how="vertical_relaxed")
         if share == _ALL:
-            return rows
-        # days with fewer shares have the rows of this one among others
-        return rows.filter(pl.col("host").is_in([host for host in rows["host"].unique() if share.holds(host)]))
+            return pl.concat([read_days(files, table, columns, self._damaged), *loose], how="vertical_relaxed")
+        # the files have rows of other shares, too: read together they would be as large as the ledger
+        read = (read_days([file], table, columns, self._damaged) for file in files)
+        own = [each.filter(pl.col("host").is_in(_held(each, share))) for each in (*read, *loose)]
+        return pl.concat([empty(table).select(columns), *own], how="vertical_relaxed")
 
     def rollups(self, allocations: pl.DataFrame) -> Rollups:
         """Return the tables beside the ledger."""
@@ -364,6 +371,12 @@ class MadeDays:
             self._warn(f"fallow: the ledger is not kept: {error}")
             self._warned = True
         return False
+
+
+def _held(rows: pl.DataFrame, share: HostShare) -> pl.Series:
+    """Return the hosts of the rows that belong to a share."""
+    hosts = rows["host"].unique()
+    return hosts.filter([share.holds(host) for host in hosts]).implode()
 
 
 def rollup_files(files: Mapping[str, Mapping[str, Sequence[LakeFile]]]) -> dict[str, list[LakeFile]]:
