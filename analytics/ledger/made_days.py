@@ -353,7 +353,10 @@ class MadeDays:
             return pl.concat([read_days(files, table, columns, self._damaged), *loose], how="vertical_relaxed")
         # the files have rows of other shares, too: read together they would be as large as the ledger
         read = (read_days([file], table, columns, self._damaged) for file in files)
-        own = [each.filter(pl.col("host").is_in(_held(each, share))) for each in (*read, *loose)]
+        own = [
+            each.filter(pl.col("host").is_in(list(filter(share.holds, each["host"].unique()))))
+            for each in (*read, *loose)
+        ]
         return pl.concat([empty(table).select(columns), *own], how="vertical_relaxed")
 
     def rollups(self, allocations: pl.DataFrame) -> Rollups:
@@ -371,12 +374,6 @@ class MadeDays:
             self._warn(f"fallow: the ledger is not kept: {error}")
             self._warned = True
         return False
-
-
-def _held(rows: pl.DataFrame, share: HostShare) -> pl.Series:
-    """Return the hosts of the rows that belong to a share."""
-    hosts = rows["host"].unique()
-    return hosts.filter([share.holds(host) for host in hosts]).implode()
 
 
 def rollup_files(files: Mapping[str, Mapping[str, Sequence[LakeFile]]]) -> dict[str, list[LakeFile]]:
