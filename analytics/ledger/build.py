@@ -123,7 +123,7 @@ def load_recent(
     workers: Workers = HERE,
     progress: Callable[[float], None] = lambda _: None,
 ) -> Ledger | None:
-    """Return the kept ledger of a window with a start and of the time before it; None where all must be rebuilt.
+    """Return the kept ledger of a window with a start and of the time before it; None where it must be rebuilt whole.
 
     Only the days from `first_ms` up to the one after the window are compared with their sources, and brought up to
     date. No file of other days is opened, and idle intervals begin _IDLE_INTERVALS_MS before the window. Raises
@@ -165,7 +165,7 @@ def newest_kept_ms(lake: Lake) -> int | None:
 
 
 def _kept_days_ledger(kept: KeptLedger, days: Days, dates: Sequence[str], idle_intervals_from_ms: int) -> Ledger | None:
-    """Return days of a kept ledger, with idle intervals from a moment on; None where a file is not the manifest's."""
+    """Return days of a kept ledger, idle intervals from a moment on; None where a file differs from the manifest."""
     lake, manifest = kept.lake, kept.manifest
     # days without samples have time too: unobserved time, and the last row before them
     files = files_of(lake, dates)

@@ -221,7 +221,7 @@ class Manifest:
         return len(found) == len(files) and found == expected
 
     def rows(self, lake: Lake, table: schema.LakeTable, dates: Collection[str] | None = None) -> pl.DataFrame | None:
-        """Return the rows of a table of OVER_DAYS; None where they are not the manifest's, or a file is unreadable.
+        """Return the rows of a table of OVER_DAYS; None where they differ from the manifest, or a file is unreadable.
 
         A file's metadata are compared after its rows are read, because another command may replace it before.
         """

@@ -44,8 +44,9 @@ class PeakShares(NamedTuple):
 
 
 def peak_shares(floats: Mapping[str, Floats], nothing: Floats) -> PeakShares:
-    """Return the bounds of each row. A column that no row states is `nothing` itself, as are bounds of no row.
+    """Return the bounds of each row.
 
+    A column that no row states is `nothing` itself, and so are bounds that no row has.
     Where no limit was measured, the share is at least 0; where SM activity was not, it is at most the utilization.
     """
     largest, limit = nothing, np.zeros(len(nothing), np.int32)
@@ -67,7 +68,8 @@ class CardUse:
     """The busy GPU time of a group and what it used of its cards, in milliseconds of GPU time.
 
     Attributes:
-        measured_ms: the part of `busy_ms` with a share of peak; `low_ms` and `high_ms` are it times the bounds.
+        measured_ms: the part of `busy_ms` with a share of peak; `low_ms` and `high_ms`: that time multiplied by the
+            bounds.
         peak_by: the one of LIMITS that was the largest for most of `low_ms`; None without any.
         tensor_measured_ms: the part of `busy_ms` with known tensor activity; `tensor_ms` is that time multiplied by it,
             and `tensor_unused_ms` the part of it below TENSOR_USED_FROM_PCT.

@@ -302,7 +302,7 @@ class KeptLedger:
         return self.manifest.first_changed(self.prints_of(days), dates)
 
     def lifetimes_of(self, date: str | None) -> pl.DataFrame | None:
-        """Return the rows of `gpu_lifetime` of a date, empty without a date; None if they are not the manifest's."""
+        """Return the rows of `gpu_lifetime` of a date, none without a date; None if they differ from the manifest."""
         return self.manifest.rows(self.lake, schema.GPU_LIFETIME, [] if date is None else [date])
 
     def lifetimes_before(self, moment_ms: int) -> pl.DataFrame | None:
@@ -311,7 +311,7 @@ class KeptLedger:
         return self.lifetimes_of(dates[-1] if dates else None)
 
     def rows(self, table: schema.LakeTable, first_ms: int, until_ms: int) -> pl.DataFrame | None:
-        """Return the kept rows of `ledger` or `idle_interval` for a time's days; None if not the manifest's."""
+        """Return kept rows of `ledger` or `idle_interval` for some days; None if they differ from the manifest."""
         return self.manifest.rows(self.lake, table, dates_between(first_ms, until_ms))
 
 
@@ -348,7 +348,7 @@ def catch_up(kept: KeptLedger, changed: str, workers: Workers, progress: Callabl
 
 
 def join_newest(kept: KeptLedger, changed: str, made_days: Callable[[Sequence[str]], MadeDays]) -> bool:
-    """Join the days from `changed` on with the kept days before them, and keep them. Return whether this succeeded.
+    """Join the days from `changed` on with the kept days before, and keep the result. Return whether this succeeded.
 
     `made_days` returns the MadeDays of some dates.
     """

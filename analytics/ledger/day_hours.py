@@ -36,7 +36,7 @@ FINE_MS = 200
 
 @dataclass(frozen=True)
 class RowPeaks:
-    """For each row, the level of most of its time and of the rest, and the milliseconds at each and at none known.
+    """For each row, the level of most of its time and of the rest, and the milliseconds at each and at no known level.
 
     NaN where nothing is known of a row's samples.
     """

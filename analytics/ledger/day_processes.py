@@ -69,7 +69,8 @@ class Lists:
     def of_rows(self, rows: DayRows, wanted: Mask) -> Places:
         """Return the list that applies to each wanted row, NONE for none.
 
-        This is the last list at or before the row's time, else the first after it; valid for three of its intervals.
+        This is the last list at or before the row's time, else the first after it. It is valid for three of its
+        intervals.
         """
         found = np.full(len(rows), NONE, np.intp)
         mine = np.flatnonzero(wanted)

@@ -20,8 +20,8 @@ ALONE, FELL, STILL = range(3)
 FLAT_STEP = 0.02
 """Largest change of the draw from one row to the next while kernels only wait."""
 FELL_TO = 0.75
-"""A flat draw up to this share of the highest mean of WORKED_MIN_MS before is a fall. A T4 or L4 that spins draws 0.6,
-larger cards 0.3 to 0.5."""
+"""A flat draw up to this share of the highest mean of WORKED_MIN_MS before is a fall. A T4 or L4 that spins draws 0.6
+of it, larger cards 0.3 to 0.5."""
 WORKED_MIN_MS = 5 * MINUTE_MS
 _FAR_W = 1e7
 """More than any card draws: it keeps the highest draws of GPUs and users apart in one pass."""

@@ -157,9 +157,9 @@ def _witnesses(
 ) -> tuple[Mask, ...]:
     """Return what power, units and process list say against work in these rows; none does where a unit works.
 
-    Device memory at rest stands for the units without a process, and beside other GPUs of the job that fell. A tiny
-    model leaves it at rest, too, but its job did not fall, and its process is listed. Pauses between kernels lower
-    power, too.
+    Device memory at rest stands for the units where no process is listed, and beside other GPUs of the job that fell.
+    A tiny model leaves it at rest, too, but its job did not fall, and its process is listed. Pauses between kernels
+    lower the power as a stall does.
     """
     drawn_w, gpu = draws.drawn_w(at), rows.gpu[at]
     known = {name: rows.floats[name][at] for name in ("sm_active_pct", "dram_active_pct", "pcie_rx_bytes_per_s")}

@@ -3,7 +3,8 @@
 A point sample at 0 shows that no kernel ran at that moment. One may have run before the next sample. Time that such
 samples alone call held is therefore held for between none and all of it, unless other evidence excludes work:
 
-- *confirmed*: the energy counter, which covers all time between two samples, rose between any as that of an idle card;
+- *confirmed*: the energy counter, which covers all time between two samples, rose between any two as that of an idle
+  card does;
 - *very likely*: no counter was read, and the power readings, each of one second, are flat. They are so numerous that a
   card that worked once in each `ledger.idle_after` would have shown it with 95 % (rule of three). The evidence fails
   where work keeps step with the readings: figures state this time separately, and no finding that rests on it is of
@@ -105,7 +106,7 @@ def idle_floors(segments: pl.DataFrame, inventory: Inventory, idle_after_ms: int
 def _floors(
     idle: pl.DataFrame, watts: str, spent_ms: str, inventory: Inventory, least_gpus: int = 1
 ) -> dict[str, IdleFloor]:
-    """Return, by model, the low decile of a column over time, where enough GPUs draw at most that and the slack."""
+    """Return, by model, the low decile of a column over time, where enough GPUs draw at most that plus slack."""
     models = {gpu: inventory.model(gpu) for gpu in idle["gpu"].unique()}
     rows = idle.select(
         "gpu",

@@ -104,7 +104,7 @@ class _Failure:
 
 @dataclass(frozen=True)
 class _Call:
-    """A task that runs when it is unpickled: schedulers and workers without fallow pass bytes on, and only it fails."""
+    """A task that runs when unpickled: schedulers and workers without fallow pass bytes on; only the task fails."""
 
     function: Callable[..., object]
     task: object
