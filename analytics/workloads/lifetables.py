@@ -166,7 +166,7 @@ class Lifetables:
 
     @cached_property
     def _by_gpu(self) -> tuple[Ints, float, Floats]:
-        """Return the order of intervals by GPU and begin, a time `apart`, and in that order GPU * `apart` + begin."""
+        """Return the order of intervals by GPU and start, a time `apart`, and in that order GPU * `apart` + start."""
         order = np.lexsort((self._began, self._gpu))
         # times of different GPUs never meet: one number is in the order of both
         apart = float(self._stop.max()) + WEEK_MS * 8

@@ -107,7 +107,7 @@ class Packing:
     """No packing of these workloads frees more. Equal to the freed GPUs if the packing is proven the best."""
     measured_by: str
     saving: float | None
-    """Price of the moved workloads' time on the freed GPUs in the window, without idle time; None if one is missing.
+    """Price of the moved workloads' time on freed GPUs in the window, without idle time; None if a price is missing.
 
     The recommendation has the value of a year.
     """

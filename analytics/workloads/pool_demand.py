@@ -319,7 +319,7 @@ def going_by(findings: Iterable[Finding]) -> frozenset[str]:
 
 
 def most_urgent_first(pools: Iterable[PoolDemand], scope: Scope) -> tuple[PoolDemand, ...]:
-    """Return a scope's pools by their day to order, likely then earliest; pools without a forecast come last."""
+    """Return a scope's pools by the likely day to order, then the earliest; pools without a forecast come last."""
     return tuple(sorted((pool for pool in pools if scope.has_place(*pool.key)), key=_urgency))
 
 

@@ -41,7 +41,7 @@ _SERVICE = re.compile("|".join(_SERVICES))
 
 
 def is_service() -> pl.Expr:
-    """Return whether a row of `process_day` is a display server, an MPS daemon or a monitor, none of them work."""
+    """Return whether a `process_day` row is a display server, MPS daemon or monitor: these hold no GPU for work."""
     kind = pl.col("kind").is_in(("graphics", "mps"))
     named = pl.col("command").str.contains(f"^(?:{'|'.join(_SERVICES)})$")
     return kind.fill_null(value=False) | named.fill_null(value=False)

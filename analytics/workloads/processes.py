@@ -36,10 +36,10 @@ def held_by_work(context: Context, rows: pl.DataFrame) -> pl.DataFrame:
 
 @once_per_context
 def alive(context: Context) -> pl.DataFrame:
-    """Return the newest `process_day` row of every process in the newest list of a GPU that is occupied at the end.
+    """Return the newest `process_day` row of each process in the newest list of a GPU occupied at the window's end.
 
-    The end is the window's. Further columns: `first_seen` and `first_parent_pid`, its first list and the parent there;
-    `state`, `user` and `segment_start`, those of the GPU's last ledger row.
+    Further columns: `first_seen` and `first_parent_pid`, its first list and the parent there; `state`, `user` and
+    `segment_start`, those of the GPU's last ledger row.
     """
     now = last_rows(context).filter(pl.col("state").is_in(OCCUPIED))
     lists = context.users.lists

@@ -60,7 +60,7 @@ def by_candidate(rows: pl.DataFrame) -> GroupBy:
 
 @dataclass(frozen=True)
 class RowSums:
-    """Sums of ledger rows, at least one. Energy is None if known for less than ENERGY_KNOWN_MIN of the time."""
+    """Sums over one or more ledger rows. Energy is None if known for less than ENERGY_KNOWN_MIN of the time."""
 
     gpus: tuple[str, ...]
     hosts: tuple[str, ...]

@@ -90,7 +90,7 @@ class Rule:
     of_part: bool = False
     """About a part of a card: its user cannot split the card, nor find users for the rest."""
     advice: str = ""
-    """The change that the user of running work, or a machine's operator, is asked for. Users are not asked if empty."""
+    """The change that the user of running work, or a machine's operator, is asked for; empty to ask no user."""
     has_lost_user: Callable[[Finding], bool] = lambda _: False
     """Whether the work of a finding has lost the user who started it, so that operators end it."""
     labels: tuple[Label, ...] = ()

@@ -126,8 +126,9 @@ def _rows_by_run(context: Context) -> RowIndex:
 def busy_percentiles(context: Context, found: pl.DataFrame, share: float) -> pl.DataFrame:
     """Return the runs with `util_pct` and `sm_pct`, values not exceeded for `share` of the time.
 
-    They are the driver's samples of utilization and SM activity in whole hours of each run; `util_known_ms` and
-    `sm_known_ms` are the time with samples. Null without samples, because the mean of a long row does not show bursts.
+    They are those of the driver's samples of utilization and SM activity in whole hours of each run; `util_known_ms`
+    and `sm_known_ms` are the time with samples. Null without samples, because the mean of a long row does not show
+    bursts.
     """
     own = found["run"].unique().to_list()
     for name, column in (("util", "gpu_util_peak_ms"), ("sm", "sm_active_peak_ms")):
@@ -177,7 +178,7 @@ RESERVED_SHARES = ((0.73, 0.77), (0.88, 0.94), (0.95, 1.0))
 
 AT_ONCE_RATIO = 0.97
 STARTED_WITHIN_MS = 10 * MINUTE_MS
-"""A process first listed within this time of its start, on a GPU observed before, allocated its memory observed."""
+"""A process listed within this time of its start, on a GPU observed before, was observed as it allocated memory."""
 
 _LEAST_PART = 0.1
 """Share of a GPU's memory. A smaller process, such as a monitor, may grow freely."""

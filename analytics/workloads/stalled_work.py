@@ -42,7 +42,7 @@ WORKS_MIN_SHARE = 0.01
 BUSY_CPU_PCT = 150.0
 """A rank that waits spins on one CPU; one that evaluates, loads or saves on its host uses more."""
 MUCH_MORE = 2.0
-"""Kernels that only wait draw less than this times what idle cards of the model draw here (H200: 198 of 126 W)."""
+"""Kernels that only wait draw less than this multiple of the model's idle draw at the site (H200: 198 of 126 W)."""
 
 
 @dataclass(frozen=True)

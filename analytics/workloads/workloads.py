@@ -116,9 +116,9 @@ def above_a_gpu_day(found: pl.DataFrame, *by: str) -> pl.DataFrame:
 def with_demand(context: Context, found: pl.DataFrame, share: float = BUSY_SHARE) -> pl.DataFrame:
     """Return the workloads with `util_pct`, `sm_pct` and `dram_pct`, values not exceeded for `share` of the time.
 
-    The highest value over their GPUs counts. Null if not measured on every GPU. Memory bandwidth is the larger of the
-    hourly means, and of the time with a kernel times `util_pct`. Also with `util_known_ms` and `sm_known_ms`, the
-    measured GPU time.
+    The highest value over their GPUs counts. Null if not measured on every GPU. Memory bandwidth is the larger of two
+    values: that of the hourly means, and `util_pct` times that of the bandwidth while a kernel runs. Also with
+    `util_known_ms` and `sm_known_ms`, the measured GPU time.
     """
     own = runs_with_workload(context).join(found.select("work"), on="work", how="semi")
     mean = pl.col("dram_active_mean_pct").cast(pl.Float64)
