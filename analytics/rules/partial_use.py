@@ -228,7 +228,7 @@ def _bound(context: Context, work: str, idle: Sequence[str], busy: Sequence[str]
 def _partial_use_command(
     context: Context, work: str, rows: pl.DataFrame, kept: pl.DataFrame, free: Sequence[str]
 ) -> str:
-    """Return the next command: a setting for the next start, a look, or one that ends an allocation's processes."""
+    """Return the next command: it limits the next start, shows the work, or ends an allocation's idle part."""
     kind, _, name = work.partition(":")
     hosts = kept.group_by("host", maintain_order=True).len()
     if kind == "slurm":

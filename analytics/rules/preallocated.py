@@ -112,7 +112,7 @@ def preallocated_findings(context: Context) -> Iterator[Candidate]:
                 rows,
                 numbers=numbers,
                 failed=_preallocated_unsure(use),
-                # for a server, whose cache is wanted, a look at its GPUs; else what limits the next start to its need
+                # for a server, which wants its cache, a look at its GPUs; else what limits the next start to its need
                 next_command=monitor_command(host, gpus_on(runs, host)) if serves else f"export {setting}",
                 notes=_without_metrics(framework, serves=serves)
                 if use is None
@@ -209,7 +209,7 @@ class Quantised:
 def _quantised(
     context: Context, group: pl.DataFrame, rows: pl.DataFrame, use: CacheUse, as_is: Offer | None
 ) -> Quantised | None:
-    """Return the most bits that let the servers fit on another card than with their present weights; None without."""
+    """Return the most bits with which the servers fit on another smaller card than they do now; None without one."""
     for bits, width, loss in _NARROWER:
         need = use.need_at(width) if width < use.bytes_per_parameter else None
         offer = _lesser(context, group, need)
