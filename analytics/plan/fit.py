@@ -85,7 +85,7 @@ class MeasuredTokens:
 
     @property
     def allocated_cost_per_million(self) -> float | None:
-        """Return the whole cost per million tokens in and out (OpenCost: `allocation`); None if either is unknown."""
+        """Return the whole cost per million tokens in and out (OpenCost: `allocation`); None if unknown or 0 tokens."""
         return None if self.cost is None or not self.all_tokens else self.cost / self.all_tokens * MILLION
 
     @property
@@ -258,7 +258,7 @@ class ApiPrice:
 
 
 def api_price(served: str, prices: PriceBook) -> ApiPrice | None:
-    """Return a served model's lowest listed price by its name (api_prices.csv); None if no currency is known."""
+    """Return a served model's lowest price by its name (api_prices.csv); None without one in a known currency."""
     text = resources.files("analytics.money").joinpath("api_prices.csv").read_text(encoding="utf-8")
     found = [
         ApiPrice(

@@ -234,7 +234,7 @@ def _defaults(config: Mapping[str, Any], table: str) -> Mapping[str, Any]:
 
 
 class _Layout:
-    """The keys of a config, with the architecture's values where it lacks them and all other names for the same."""
+    """The keys of a config, with the architecture's values for those that it has under none of their names."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.config = config

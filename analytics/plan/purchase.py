@@ -160,7 +160,10 @@ class PoolPurchase:
         return cheapest(self.options, "on_demand")
 
     def alone_yearly(self, option: Option) -> float | None:
-        """Return the yearly cost of all demand with a single option; None for spot and without a whole week."""
+        """Return the yearly cost of all demand with a single option.
+
+        None for spot, which takes no firm work, and without a whole week.
+        """
         if option.offer.kind == "spot" or not self.whole_weeks:
             return None
         need = self.curve.hours["need"].to_numpy()

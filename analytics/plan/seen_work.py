@@ -73,7 +73,7 @@ def card_options(
 ) -> tuple[CardOption, ...]:
     """Return for each offer the fewest cards that fit, and for fleet cards the smallest part.
 
-    Sure ones come first, then kinds of price, then the cheapest. `need_of` gives the memory need per card for a number
+    They are sorted by certainty, kind of price and price. `need_of` gives the memory need per card for a number
     of cards, and `counts_of` the numbers of an offer's cards that can work together, in order.
     """
     found = [option for offer in offers for option in _options(offer, need_of, counts_of(offer))]
@@ -193,7 +193,7 @@ class SeenWork:
     usual_bytes: int | None
     """Memory that 98 % of the hourly peaks do not exceed."""
     is_reserved: bool
-    """True if the workload reserved its memory, or may have. Its need is then known only as `served_bytes`."""
+    """True if the workload reserved memory in advance, or may have: only `served_bytes` then shows its need."""
     served_bytes: int | None
     """Need with the margin of right-sizing, for a server with known cache use and a model of known size; else None."""
     is_linked: bool

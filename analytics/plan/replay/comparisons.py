@@ -52,10 +52,9 @@ class SavedScenario:
 
 
 def save_scenario(lake: Lake, name: str, policy: str, actor: Actor, *, now_ms: int) -> SavedScenario:
-    """Save a scenario, which replaces one of the same name. Raise UsageError for an unusable one, and LakeError.
+    """Save a scenario, which replaces one of the same name. `policy` is TOML that `analytics.plan.replay.policy` reads.
 
-    `policy` is TOML that `analytics.plan.replay.policy` can read. The name may be empty or too long, the policy too
-    long, and the lake may have MOST scenarios already.
+    Raise UsageError for an empty or long name, a long policy, and one scenario more than MOST; and LakeError.
     """
     words = " ".join(name.split())
     if not words or len(words) > LONGEST_NAME:
@@ -195,7 +194,7 @@ def sweep_of(part: ReplayBase, name: str, points: Iterable[SweepPoint]) -> Sweep
 
 
 def sweep(base: ReplayBase, policy: ReplayPolicy, name: str, numbers: Iterable[int]) -> Sweep:
-    """Return the outcomes of a policy with each number of GPUs in a pool, for its jobs and those merged with them."""
+    """Return the outcomes of a policy with each number of GPUs in a pool, for the jobs of that and of merged pools."""
     part = pool_part(base, policy, name)
     return sweep_of(part, name, (sweep_point(part, policy, name, number) for number in numbers))
 

@@ -35,7 +35,7 @@ def given_jobs(jobs: pl.DataFrame, policy: ReplayPolicy) -> pl.DataFrame:
 
 
 def arrived(hours: OffPeakHours | None) -> pl.Expr:
-    """Return a job's arrival: its request, or its start if that is unknown or before the window.
+    """Return a job's arrival: its request, or its start if the request is unknown or the job ran before the window.
 
     Deferrable jobs arrive in the next off-peak hour.
     """
@@ -118,7 +118,7 @@ def in_blocks(jobs: pl.DataFrame, block: int | None) -> pl.DataFrame:
 
 
 class ReplayLoop:
-    """Runs jobs at stations. `runs` are all runs by end; `preempted` counts how often each job lost its GPUs.
+    """Runs jobs at stations. `runs` are in order of their ends; `preempted` counts how often each job lost its GPUs.
 
     The first stations go first at each moment. `waits_at` has the stations at which each job waits, by its number; a
     job without any never runs.

@@ -119,8 +119,8 @@ class _Reservation:
 class Conservative(InOrder):
     """Every job has a reservation, renewed when GPUs become free: an early start delays no job before it in the queue.
 
-    So plans Slurm. Mu'alem and Feitelson, *Utilization, Predictability, Workloads, and User Runtime Estimates*, IEEE
-    TPDS 12 (2001).
+    Slurm plans in this way. Mu'alem and Feitelson, *Utilization, Predictability, Workloads, and User Runtime
+    Estimates*, IEEE TPDS 12 (2001).
     """
 
     def __init__(self, station: Station) -> None:

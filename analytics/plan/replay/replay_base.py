@@ -476,9 +476,10 @@ def _refined(
 
 
 def scenario_outcome(base: ReplayBase, policy: ReplayPolicy) -> ReplayOutcome:
-    """Return the outcome of a policy against the replay of today. Derive `policy` from `base.policy`.
+    """Return the outcome of a policy against the replay of today.
 
-    So only its changes differ. Raises UsageError for pools, or values to rank jobs by, that do not exist.
+    Derive `policy` from `base.policy`, so that only its changes differ. Raises UsageError for pools, or values to rank
+    jobs by, that do not exist.
     """
     _check_ranks(base.rebuilt.jobs, policy.priorities)
     then = replay(base.coming, base.fleet, policy)

@@ -294,7 +294,7 @@ class Station:
         del self.queue[bisect_left(self.queue, turn)]
 
     def _part(self, number: int, beside: Collection[Part] = ()) -> Part | None:
-        """Return a job's part of a GPU; None for whole GPUs: unknown or too large need, or of another model."""
+        """Return a job's part of a GPU; None for whole GPUs: its need is unknown, too large or another model's."""
         need, sharing = self.jobs.needs[number], self._sharing
         if sharing is None or need is None or self.jobs.models[number] != self.model:
             return None
