@@ -86,9 +86,9 @@ def load_withheld(lake: Lake) -> pl.DataFrame:
 
 
 def ended_by_limit(jobs: pl.DataFrame, seen_ms: int) -> pl.DataFrame:
-    """Return the jobs, with runs without a reported end ended at their planned end, if that has passed.
+    """Return the jobs; a run without a reported end ends at its planned end, if that has passed.
 
-    Their `state` is then null. `jobs` has JOB_SCHEMA; the lake was filled up to `seen_ms`.
+    Its `state` is then null. `jobs` has JOB_SCHEMA; the lake was filled up to `seen_ms`.
     """
     is_over = pl.col("start").is_not_null() & pl.col("end").is_null() & (pl.col("planned_end") < seen_ms - LATE_MS)
     return jobs.with_columns(

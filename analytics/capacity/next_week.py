@@ -88,7 +88,7 @@ class _Track:
 
     @property
     def weights(self) -> Floats:
-        """Return the weights in weeks, less with age. A day counts a seventh: weeks of consecutive days overlap."""
+        """Return the weights in weeks, lower with age. A day counts a seventh: weeks of consecutive days overlap."""
         weights: Floats = 0.5 ** ((self.days_back - _WEEK_DAYS) / _WEEK_DAYS / HALF_LIFE_WEEKS) / _WEEK_DAYS
         return weights
 
