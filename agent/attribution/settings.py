@@ -60,7 +60,8 @@ class AttributionSettings:
         """Return the settings of attribution, from `agent.*`, `kubernetes.*` and `slurm.scontrol`.
 
         Raises UsageError for a kubelet address that is unusable or has a secret, which messages would show, and for
-        `serving.pod_namespaces` that are none or that no kubelet lists; ConfigError for pseudonyms without a key.
+        `serving.pod_namespaces` that are no namespaces or that no kubelet lists. Raises ConfigError where pseudonyms
+        are switched on and there is no key.
         """
         kubelet_url = config.text("kubernetes.kubelet_url")
         if kubelet_url and not is_kubelet_address(kubelet_url):

@@ -1,7 +1,8 @@
 """Every metric family as data: its name, type, unit and meaning, and the lake's column that it is read from.
 
 `errors` are the counters of `agent.snapshot.GpuErrors`, not in the lake. Names begin with DCGM where NVIDIA's exporter
-has a field of that meaning and unit, for its dashboards, else with `fallow_`. This file is docs/metrics.md's source.
+has a field of that meaning and unit, so that its dashboards work, else with `fallow_`. docs/metrics.md is
+written from this file.
 """
 
 from __future__ import annotations

@@ -83,7 +83,10 @@ class InventoryCollector:
         self._islands = read_islands(driver, gpus)
 
     def collect(self, driver: Driver, gpu: DriverGpu) -> DeviceRow:
-        """Return a row without time and pool, parents before MIG instances. Raises GpuGoneError and DriverGoneError."""
+        """Return a row without time and pool; call this for a parent before its MIG instances.
+
+        Raises GpuGoneError and DriverGoneError.
+        """
         if gpu.parent is not None:
             return self._instance(driver, gpu, self._parents.get(gpu.parent.uuid, {}))
         row = self._parents[gpu.uuid] = self._device(driver, gpu)

@@ -87,7 +87,10 @@ class ClaimsSeen:
         )
 
     def held_until_ms(self) -> int:
-        """Return until when another agent may have published as this host (its clock, last `live`); 0: never."""
+        """Return until when another agent may have published under this name, by its clock; 0: never.
+
+        Uses the claims of the last call of `live`.
+        """
         claims = [each.claim for each in self._seen.values() if each.claim is not None and each.claim.held_until_ms]
         return max((each.held_until_ms + (0 if each.state == LEFT else _AT_WORK_MS) for each in claims), default=0)
 

@@ -229,7 +229,7 @@ def _file(segment: Segment, host: str) -> LakeFile:
 def outcome_of(
     arguments: PublisherArguments, *, in_agent: bool = False, is_wanted: Callable[[], bool] = _always
 ) -> Outcome:
-    """Return the outcome of one publisher. A run's last publisher releases the host name. Raises nothing."""
+    """Run a publisher once and return its outcome. A run's last one releases the host name. Raises nothing."""
     try:
         with contextlib.closing(Spool(arguments.spool)) as spool:
             publisher = Publisher(

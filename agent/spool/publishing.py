@@ -39,7 +39,7 @@ _LEFT_S = 0.2
 
 
 class ThreadRun:
-    """A daemon thread's publisher, for a lake in a folder. A hanging mount delays nothing, not even the agent's end."""
+    """A publisher in a daemon thread, for a lake in a folder. A hung mount delays nothing, not even the agent's end."""
 
     def __init__(self, arguments: PublisherArguments) -> None:
         """Start the thread; raises RuntimeError where none can be started."""

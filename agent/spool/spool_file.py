@@ -192,7 +192,10 @@ class SpoolFile:
         return db
 
     def _make_file(self) -> None:
-        """Create a missing file; check all again: SQLite opens by name and follows links. Raises as `SpoolFolder`."""
+        """Create a missing file, and check the folder and files again: SQLite opens them by name and follows links.
+
+        Raises as `SpoolFolder` does.
+        """
         with contextlib.closing(SpoolFolder(str(self.folder))) as folder:
             # created here for its mode, which the log inherits: other users must not read command lines and names;
             # an existing file is not opened: closing it would release the locks of another connection of this process
@@ -263,7 +266,7 @@ class SpoolFile:
             self._db = self._open()
 
     def quarantine(self) -> str:
-        """Move a damaged file aside and begin a new one. Return a sentence with its new path; raises SpoolError."""
+        """Move a damaged file aside and begin a new one. Return a sentence with the old path; raises SpoolError."""
         self._db.close()
         done = self._move_aside()
         self._db = self._open()

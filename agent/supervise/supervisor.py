@@ -258,7 +258,7 @@ class Supervisor:
         return self._clock.now_ms() / 1000 - self._clock.monotonic_s()
 
     def _catch_up(self, start_ms: int, end_ms: int) -> int:
-        """Skip past intervals (suspended machine, blocked driver), which stay unknown. Return the next start."""
+        """Skip missed intervals (suspended machine, blocked driver), which stay unknown. Return the next start."""
         late = self._late_intervals(end_ms)
         if late > 0:
             self._recorder.miss(late)

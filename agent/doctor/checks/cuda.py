@@ -293,7 +293,7 @@ class _PackageJudgement:
 
     @property
     def badness(self) -> tuple[int, bool, CudaOrMajor]:
-        """Return the sort key. The package with the greatest decides: its import fails. torch precedes its runtime."""
+        """Return a sort key. The package with the greatest decides, as its import fails; torch precedes its runtime."""
         grade = 3 if self.fit.fit is CudaFit.TOO_NEW else 2 if self.strangers else int(self.fit.fit is not CudaFit.FULL)
         return grade, self.package.name == _TORCH, (self.cuda[0], self.cuda[1] or 0)
 
