@@ -193,7 +193,7 @@ def _read_moment_ms(text: str, *, end: bool, anchor_ms: int, zone: tzinfo) -> in
 
 
 def iso_monday(text: str) -> date | None:
-    """Return the Monday of a week such as `2026-W47`, None for other text; raises ValueError if the year lacks it."""
+    """Return the Monday of a week such as `2026-W47`, None for other text; raises ValueError if it does not exist."""
     week = _WEEK.fullmatch(text)
     return None if week is None else date.fromisocalendar(int(week[1]), int(week[2]), 1)
 

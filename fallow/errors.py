@@ -165,7 +165,7 @@ class SpoolError(FallowError):
 
 
 class UnsafeSpoolError(SpoolError):
-    """Users other than root and the agent's could redirect its writes. A setting must change; a restart is no help."""
+    """Users other than root and the agent's could redirect its writes. A setting must change; restarts do not help."""
 
     exit_code = 2
 

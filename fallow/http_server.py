@@ -1,7 +1,8 @@
 """The HTTP server of the agent and of the followers: one request per connection, each step with a deadline.
 
 It supports the part of HTTP/1 that scrapes, health checks and pushes need. The standard library's server would cost the
-agent 7 MiB and has no deadline for a whole request. If all connections are in use, those that block others close.
+agent 7 MiB and has no deadline for a whole request. If all connections are in use, fallow's server closes those that
+block others.
 """
 
 from __future__ import annotations

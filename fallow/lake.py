@@ -92,7 +92,7 @@ class Lake:
 
     @classmethod
     def at(cls, location: str) -> Lake:
-        """Return the lake at a location, without contacting it; it need not exist. Raises UsageError for other text."""
+        """Return the lake at a location, without contacting it; it need not exist. Raises as `open_store` does."""
         return cls(open_store(location))
 
     @property
@@ -110,7 +110,7 @@ class Lake:
         return self
 
     def require_known(self) -> Lake:
-        """Return this lake; raises LakeError without a marker and a table: an empty folder would pass every check."""
+        """Return this lake; raises LakeError if it has no marker and no table: an empty folder passes every check."""
         self.require()
         tables = {table.name for table in schema.TABLES}
         if self.store.look(MARKER_KEY) is None and not tables & {*self.store.folders("")}:

@@ -66,7 +66,10 @@ def _notation(found: re.Match[str]) -> str:
 
 
 def csv_cell(value: object) -> object:
-    """Return a cell that no spreadsheet runs, invisible characters as codes; booleans are as in JSON, numbers stay."""
+    """Return a cell that no spreadsheet runs, with codes for invisible characters.
+
+    Booleans are as in JSON; numbers stay numbers.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str):

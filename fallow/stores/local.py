@@ -110,7 +110,7 @@ class LocalStore:
         return tuple(os.fsencode(name).decode(errors="backslashreplace") for name in found if not name.startswith("."))
 
     def _instead_of_folder(self, prefix: str) -> str | None:
-        """Return the type of the prefix's first name that is no folder, empty: it is missing; None: all are folders."""
+        """Return the type of the prefix's first name that is no folder, empty if missing; None if all are folders."""
         path = self._base
         for name in prefix.split("/") if prefix else ():
             path = f"{path}/{name}"
