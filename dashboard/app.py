@@ -42,7 +42,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def build_app(source: LakeSource, access: Access = LOCAL, *, rates: Rates = UNLIMITED, trail: Trail = NO_TRAIL) -> Any:
-    """Return the app over a source; its `server` is the WSGI application. `access` identifies readers, `trail` logs."""
+    """Return the app over a source; its `server` is the WSGI application.
+
+    `access` identifies readers, `trail` keeps the audit log.
+    """
     app = PagesApp(
         name="dashboard",
         title="fallow: GPU waste",

@@ -37,7 +37,7 @@ _OWN_FRAME = "frame-ancestors 'self'"
 
 
 def content_security_policy(app: Any) -> str:
-    """Return a policy with only this server's own files and no eval; Plotly's style attributes need `unsafe-inline`."""
+    """Return a policy that allows only this server's files, no eval; Plotly's style attributes need `unsafe-inline`."""
     return "; ".join(
         [
             "default-src 'none'",

@@ -222,7 +222,7 @@ class LakeSource:
         return self._open()
 
     def version(self) -> str:
-        """Return a text that changes with the lake; raises LakeError before the first reading, TimeoutError in it."""
+        """Return a text that changes with the lake; raises the first reading's LakeError, or TimeoutError during it."""
         return self._current().version
 
     def forget(self) -> None:
@@ -342,7 +342,7 @@ class LakeSource:
                 self._asked.popitem(last=False)
 
     def _notice_actions(self) -> None:
-        """Take the version with new actions. If the lake does not respond, readers soon go on, and see them later."""
+        """Take the version with new actions. If the lake does not answer soon, readers see them later."""
         with self._swap:
             now_ms, seen_ms = self._clock.now_ms(), self._actions_seen_ms
             is_time = seen_ms is None or not 0 <= now_ms - seen_ms < _ACTIONS_EVERY_MS

@@ -33,7 +33,7 @@ _WORDS = ("words", "sentence", "moment", "day", "state")
 def section_tables(
     view: View, colours: Palette, section: Table, look: str = "listed", first: int | None = None
 ) -> list[Any]:
-    """Return all rows. Rows after the `first` ones and rows of nothing are folded: a page stays short on a phone."""
+    """Return all rows. Rows after the `first` ones and rows of nothing are folded: pages stay short on a phone."""
     empty = set(section.empty_rows)
     rows = [row for place, row in enumerate(section.cells) if place not in empty]
     nothing = [row for place, row in enumerate(section.cells) if place in empty]
@@ -53,7 +53,10 @@ def section_tables(
 def table(
     view: View, colours: Palette, section: Table, rows: Iterable[Sequence[Cell]], look: str = "listed"
 ) -> html.Div:
-    """Return rows of a section; the first column names the row. On narrow screens findings are blocks with heads."""
+    """Return rows of a section; the first column names the row.
+
+    On narrow screens findings are blocks, with the head beside each cell.
+    """
     heads = [view.translate(column.title) for column in section.heads]
     body = [_row(view, colours, section.heads, heads, row) for row in rows]
     header = [
