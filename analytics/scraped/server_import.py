@@ -1,4 +1,4 @@
-"""`fallow import prometheus`: import a metrics server's GPU samples by windows, checked before any is published."""
+"""`fallow import prometheus`: a metrics server's GPU samples into the lake by window, checked before publication."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def _size_error(most_bytes: int) -> RequestError:
 PATH = "/v1/metrics"
 RETRY_AFTER_S = 30
 BOUNDS = ConnectionBounds(connections=16, per_address=12, head_s=10, body_s=30, answer_s=30, slow_s=10)
-"""Few at a time, as a body takes memory. A gateway pushes for a whole site: one address may have most, never all."""
+"""Few connections, as bodies take memory. A gateway pushes for a whole site: an address may have most, never all."""
 
 _NO_ROOM = "there is no room for more until the lake takes rows again"
 """The message has no path of the spool, because any sender may read it."""
