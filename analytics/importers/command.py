@@ -1,4 +1,4 @@
-"""`fallow import KIND FILE ...`: reads files, asks about odd data, merges into the lake, accounts for every row."""
+"""`fallow import KIND FILE ...`: reads files, asks about odd data, fills the lake, and accounts for every row."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ class ImportSource:
 
 
 def open_source(path: str, limits: InputLimits) -> ImportSource:
-    """Return the content. Raises InputError for a missing, unreadable, empty, too large or foreign file or a folder."""
+    """Return the content. Raises InputError for a folder or a missing, unreadable, empty, oversized or foreign file."""
     try:
         if Path(path).is_dir():
             raise InputError(f"{path} is a folder", f"name the files in it, such as {path.rstrip('/')}/*.csv")
