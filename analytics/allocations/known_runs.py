@@ -2,7 +2,8 @@
 
 A run may come from several sources and in parts. Labels of a metrics server name its GPUs from sample to sample; a
 scheduler knows its start and user; an agent recorded its arrival. Rows from labels take start and facts of a
-scheduler's or agent's row. A scheduler's rows that only count GPUs take labels' GPUs. Labels' parts become one run.
+scheduler's or agent's row. A scheduler's rows that only count GPUs take labels' GPUs. Parts of one run that labels
+reported become one run.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def _known_rows(lake: Lake, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _runs(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per run: `until` (its end, or the largest value), `is_reported` (by a scheduler) and `gpus`."""
+    """Return one row per run: `until` (its end, largest while it runs), `is_reported` (by a scheduler), `gpus`."""
     return rows.group_by(_RUN, maintain_order=True).agg(
         until=pl.when(pl.col("end").is_null().any()).then(_EVER).otherwise(pl.col("end").max()),
         is_reported=pl.any_horizontal(pl.col("submitted", "state").is_not_null()).any(),

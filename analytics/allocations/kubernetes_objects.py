@@ -209,7 +209,7 @@ class ResourceSlice(ClusterObject):
 
 
 def pod_of(each: Object) -> Pod:
-    """Return the pod. Raises LookupError, TypeError, ValueError and AttributeError for what is no pod of Kubernetes."""
+    """Return the pod. Raises LookupError, TypeError, ValueError and AttributeError for an object that is no pod."""
     meta, spec, status = each["metadata"], each["spec"], each.get("status") or {}
     conditions = _conditions(status)
     phase, reason = str(status.get("phase") or "Unknown"), str(status.get("reason") or "")

@@ -107,7 +107,7 @@ def unplaced_allocations(
 ) -> pl.DataFrame:
     """Return allocations of a number of GPUs that the ledger cannot place on GPUs: which ones they have is unknown.
 
-    Their time counts as `free` where no process shows; no other figure has it. Rows with `spans.UNPLACED_SCHEMA` and
+    Their time counts as `free` where no process shows; no other figure shows it. Rows with `spans.UNPLACED_SCHEMA` and
     `gpu_ms`, null where the number of GPUs is unknown. Hosts outside the ledger were never measured, and are left out.
     """
     gpus = dict(segments.filter(pl.col("gpu_share") > 0).group_by("host").agg(pl.col("gpu").unique()).iter_rows())
