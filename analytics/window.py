@@ -41,13 +41,22 @@ class Inputs:
 
 
 HISTORY_MS = 5 * WEEK_MS
-"""Findings' time before a window: those of the week before need 28 days of their own and a week to test against."""
+"""The time before a window that findings need.
+
+Those of the week before rest on 28 days of their own and a week to test against.
+"""
 
 READ_MS = 10 * WEEK_MS
-"""The ledger's time before a window: recommendations need up to five weeks before its end, and HISTORY_MS more."""
+"""The time before a window for which the ledger is read.
+
+Recommendations need up to five weeks before the window's end, and HISTORY_MS before those.
+"""
 
 REPORT_HISTORY_MS = 16 * WEEK_MS
-"""A report's time before a window: its trend has 13 weeks, each with the fleet of the four weeks before its end."""
+"""The time before a window that a report needs.
+
+Its trend has 13 weeks before, and the fleet of each is known from the four weeks before its end.
+"""
 
 
 @dataclass(frozen=True)

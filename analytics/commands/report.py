@@ -121,4 +121,4 @@ _UNUSED = {
     "send": ("since", "until", "out", "format", "table", "compare", "schema"),
     "nudge": ("week", "pool", "model", "team", "since", "until", "out", "format", "table", "compare", "schema"),
 }
-"""Flags of `fallow report` that a verb refuses: it would send another report than these flags ask for."""
+"""Flags of `fallow report` that a verb refuses: ignored, they would yield another report than asked for."""

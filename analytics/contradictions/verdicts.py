@@ -463,8 +463,9 @@ def _judge_activity(rows: GpuReadings, found: Contradictions) -> None:
 def _judge_context(rows: GpuReadings, found: Contradictions) -> None:
     """Judge kernels beside memory in which no context fits: utilization or memory is wrong.
 
-    A second witness decides. Processes, activity and power of work are against memory; an empty process list, no
-    activity, and a free card's power beside constant utilization against utilization. Where they disagree, both stay.
+    A second witness decides. Processes, activity and power of work are against memory. An empty process list, no
+    activity, and the power of a free card beside a utilization that never moves are against utilization. Where they
+    disagree, both stay.
     """
     if "gpu_util_pct" not in rows.columns or "mem_used_bytes" not in rows.columns:
         return

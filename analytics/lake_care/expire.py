@@ -137,7 +137,7 @@ def _due_files(lake: Lake, name: str, last_day: str) -> dict[str, list[LakeFile]
 
 
 def _ready_dates(lake: Lake, settings: LedgerSettings, dates: Collection[str]) -> set[str]:
-    """Return the dates that expired, whose kept ledger follows from the lake's samples, or that have neither."""
+    """Return the dates that expired, whose kept ledger follows from the lake's samples, or that lack both."""
     if not dates:
         return set()
     ready = set(dates) & expired_days(lake)

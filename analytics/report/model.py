@@ -59,7 +59,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Shared:
-    """Shared parts of a lake version's windows: `whole_of` returns another, `weeks` has figures by scope and week."""
+    """What windows of a lake version share: `whole_of` returns another window, `weeks` figures by scope and week."""
 
     whole_of: Callable[[Window], Whole]
     weeks: dict[tuple[Scope, Week], WeekFigures] = field(default_factory=dict)

@@ -55,7 +55,7 @@ class Figures:
 
     @property
     def unused_share(self) -> float | None:
-        """The confirmed share of observed time that was unallocated, allocated but unused, held idle or stalled."""
+        """Return the confirmed share of observed time that was `free`, `reserved`, `held` or `stalled`."""
         return ratio(self.totals.wasted_ms, self.totals.observed_ms)
 
     @property

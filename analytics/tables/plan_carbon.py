@@ -1,4 +1,4 @@
-"""Energy and CO2 of used and held GPUs, by team; the cost of holding a card; savings from moving work in time."""
+"""Energy and CO2 of used and held GPUs, by team; the cost of holding a card; savings of work at other hours."""
 
 from __future__ import annotations
 

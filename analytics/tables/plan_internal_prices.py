@@ -1,4 +1,4 @@
-"""What a pool's hour should cost internally, by hour of day and priority, and what off-peak prices would have moved."""
+"""What an hour of a pool should cost internally, by time and priority, and what off-peak prices would have moved."""
 
 from __future__ import annotations
 
