@@ -2,8 +2,8 @@
 
 The manifest describes the other days, and rows that are read of them are compared with it. Later days change a row in
 three ways: they decide how long the last row before them lasts; an idle interval may become long enough to be `held`;
-and a segment of work is `low` or `active` by its whole mean. A GPU that was observed on the day before the changed ones
-settles the first two for everything before that day. The third is computed.
+and a segment of work is `low` or `active` by its mean over all days. A GPU that was observed on the day before the
+changed ones settles the first two for everything before that day. The third is computed.
 
 The build of the whole ledger handles the rest: a GPU on several hosts, MIG instances, days that lost all files, and
 segments of work that would change between `low` and `active`, or that continue after more days than are reread.

@@ -28,7 +28,8 @@ STATES_OF_GPUS = schema.GPU_STATE.names
 def joined_states(rows: pl.DataFrame) -> pl.DataFrame:
     """Return ledger rows as STATES_OF_GPUS; adjacent rows of a GPU that `idle_intervals` does not tell apart are one.
 
-    It has the first state: `stalled`, `low` and `active` have kernels; `unknown` and `unavailable` are no evidence.
+    Such a row has the state of the first: `stalled`, `low` and `active` all have kernels, and neither `unknown` nor
+    `unavailable` is evidence.
     """
     state = pl.col("state").cast(pl.String)
     use = (
