@@ -125,7 +125,7 @@ def _listed_offers(those: Iterable[Card], currency: str) -> Iterator[Offer]:
 
 
 def slowdown(present: Card, other: Card) -> float | None:
-    """Return the ratio of peak FP16 rates: how many times as long a full step takes on the other; None if unknown."""
+    """Return how many times as long a compute-bound step takes on the other, by peak FP16 rate; None if unknown."""
     if not present.fp16_tflops or not other.fp16_tflops:
         return None
     return present.fp16_tflops / other.fp16_tflops

@@ -30,7 +30,7 @@ HISTORY_MIN_DAYS = 14
 _HISTORY_SLACK_MS = HOUR_MS
 """Margin of the first observation: in a fleet of 14 days no GPU has data from the very first millisecond."""
 HIDDEN_AT_MOST = 3
-"""Rule of three: n zero samples bound the duty cycle at 3/n with 95 % (Hanley, Lippman-Hand, JAMA 1983, 249:1743)."""
+"""Rule of three: n zero samples bound the duty cycle at 3/n with 95 % (Hanley & Lippman-Hand, JAMA 1983;249:1743)."""
 
 
 JUDGED_MIN = 10

@@ -198,7 +198,7 @@ class Confidence:
 
     @property
     def day_grade(self) -> str | None:
-        """Return the grade by the probability of staying unused for a day, not the horizon; None without one."""
+        """Return the grade by the probability of staying unused for one day, not the horizon; None without one."""
         if self.outlook is None or self.outlook.day_probability is None:
             return None
         others = len(self.failed) - (self.outlook.probability is None or self.outlook.probability < HIGH_MIN)

@@ -1,4 +1,4 @@
-"""The witnesses of a stalled finding, a row each: what it measured, the most without work, what that speaks for.
+"""The witnesses of a stalled finding, a row each: what it measured, the most without work, and what it shows.
 
 Power, energy counter, SM activity, memory and process list are those of the stalled rows. Other activity and host
 traffic are kept by the hour, so they are known where an hour is stalled throughout. The rows explain the ledger's

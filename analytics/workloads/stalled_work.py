@@ -1,4 +1,4 @@
-"""Kinds of stalled time: a hung job, a rank that keeps the others waiting, a kernel without a process, a keep-alive.
+"""Kinds of stalled time: hung jobs, ranks that keep others waiting, kernels without a process, and keep-alives.
 
 One frame for the rules about stalled GPUs, and the evidence that they share.
 """
