@@ -1,4 +1,4 @@
-"""The proposed reallocation: each team's new GPUs, their day and former team, unserved requests, remaining GPUs."""
+"""The proposed reallocation: each team's new GPUs with day and former team, unserved requests, and remaining GPUs."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def load_scenarios(lake: Lake) -> tuple[SavedScenario, ...]:
 
 
 def as_toml(content: Mapping[str, Any]) -> str:
-    """Return the text of a policy file with these keys and values: names, numbers, lists of names, tables by name."""
+    """Return the text of a policy file with these keys and values: names, numbers, lists of names, and tables."""
     return "".join(f"{key} = {_value(value)}\n" for key, value in content.items())
 
 
