@@ -334,7 +334,7 @@ def ask_controller(command: str, key: str, timeout_s: float = _TIMEOUT_S) -> Slu
 
 
 def parse_job(output: bytes, key: str) -> SlurmJob:
-    """Return the job in `scontrol show job -o`'s output. The first job of an array prints all; a SLUID has one."""
+    """Return the job that `scontrol show job -o` prints. The first job of an array prints all; a SLUID has one."""
     jobs = [(match[1], line) for line in output.splitlines() if (match := _JOB_LINE.match(line))]
     own = [(job_id, line) for job_id, line in jobs if job_id == key.encode()] if key.isdigit() else jobs
     if not own or (len(own) > 1 and not key.isdigit()):

@@ -100,7 +100,7 @@ class Publisher:
         )
 
     def run(self) -> int:
-        """Publish waiting rows, restore files that the lake lost, forget old rows. Return the count of published rows.
+        """Publish waiting rows, restore files that the lake lost, and forget old rows. Return the number published.
 
         Raises LakeError, HostNameTakenError among them, and SpoolError.
         """
