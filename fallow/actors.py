@@ -18,10 +18,10 @@ LONGEST_NAME = 300
 
 PERSON, TOKEN, LINK, ANONYMOUS = "person", "token", "link", "anonymous"
 ACTOR_KINDS = (PERSON, TOKEN, LINK, ANONYMOUS)
-"""A person, by name; a program, by its token; the user of a link, by its address; a reader without a sign-in."""
+"""A person, by name; a program, by its token; the user of a link, by its address; readers without a sign-in."""
 
 _MARKS_IN_NAMES = "\N{RIGHT SINGLE QUOTATION MARK}\N{MIDDLE DOT}\N{KATAKANA MIDDLE DOT}"
-"""The typographic apostrophe of O'Brien, the dot of Catalan `paral·lel`, the dot in foreign names in Japanese."""
+"""The typographic apostrophe of O'Brien, the dot of Catalan `paral·lel`, and that of foreign names in Japanese."""
 
 _NO_SCRIPT = frozenset({"COMBINING", "MODIFIER", "DIGIT"})
 """First words of the names of characters that belong to all scripts (Unicode's `Common` and `Inherited`)."""

@@ -34,7 +34,7 @@ _UNSET = "0" * 32
 
 @dataclass(frozen=True)
 class HostIdentity:
-    """An installation of the agent: the host's name in the lake, a random id, the machine's hash (empty: unknown)."""
+    """An installation of the agent: its host's name in the lake, a random id, and a machine hash (empty: unknown)."""
 
     host: str
     install: str
