@@ -24,7 +24,7 @@ Submit = Callable[["Future[Any]", Callable[[], None], Callable[[BaseException], 
 
 
 class Cache(Generic[V]):
-    """The values of the most recently requested keys. If several threads need one at once, one makes it, others wait.
+    """The values of the most recently requested keys. Of several threads that need one, one makes it and others wait.
 
     A failed value is not kept: the next request tries again. `after` runs after every value.
     """

@@ -90,7 +90,7 @@ class Budget:
 
     @property
     def _next(self) -> object:
-        """The next page or view. Pages come first, since a view would take their room; it waits for a few pages."""
+        """Return the next page or view: pages first, since a view would take their room; it waits for a few pages."""
         pages_wait = self._pages and (self._in_a_row < _IN_A_ROW or not self._views)
         return (self._pages if pages_wait else self._views)[0]
 

@@ -66,7 +66,7 @@ _THEN = (
 
 
 def _overview(view: View, colours: Palette) -> html.Div:
-    """Return the headline, first recommendations, where the time went, the pools' verdicts, the figures, the trend."""
+    """Return headline, first recommendations, where the time went, the pools' verdicts, figures, and the trend."""
     return html.Div(
         [
             html.P(headline(view.report), className="headline"),

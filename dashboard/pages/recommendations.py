@@ -220,7 +220,7 @@ def _rest(view: View, colours: Palette, found: Recommendations, place: int) -> l
 
 
 def _decisions(view: View, colours: Palette, found: Recommendations) -> html.Section:
-    """Return the table with its groups; beside it, once a row is chosen, the recommendation and the form to act."""
+    """Return the table with its groups; beside it, once a row is chosen, the recommendation and the action form."""
     section, group, wrong = recommendations(found), _group(view), []
     if view.query.group != group:
         groups = f"take one of {', '.join(filter(None, GROUPS))}, or none"

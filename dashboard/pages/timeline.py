@@ -1,4 +1,4 @@
-"""The timeline: rows of GPUs, hosts or pools over time with annotations, the rows as a table, the hours of the week."""
+"""The timeline: rows of GPUs, hosts or pools over time with annotations, as a table too, and the hours of the week."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _ROW_NAMES = {POOLS: tr("pools"), HOSTS: tr("hosts"), GPUS: tr("GPUs")}
 
 @dataclass(frozen=True)
 class _Picture:
-    """The content of the panel: frames in rows, names beside some, label and question, texts for the browser, table."""
+    """The content of the panel: frames in rows, names of some rows, label, question, browser texts, and table."""
 
     timeline: Frames
     rows: TimelineRows

@@ -1,4 +1,4 @@
-"""Panels of a page, made from sections: heading, question, headline, chart and accessible name, table, method."""
+"""Panels of a page, made from sections: heading, question, headline, chart with name, table, and method."""
 
 from __future__ import annotations
 
