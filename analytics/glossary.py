@@ -1,4 +1,4 @@
-"""The words of fallow with their meanings: shown by pages on hover, by reports beside figures, in docs/glossary.md."""
+"""The words of fallow with their meanings: for pages on hover, reports beside figures, and docs/glossary.md."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ _MINE: dict[str, pl.DataType] = {
 def _own_names(
     scope: Scope, owners: Owners, user: str | None, account: str | None
 ) -> tuple[list[int], str | None, str | None, bool]:
-    """Return the requested ones of a GPU's names: their positions, the names joined, their team's accounts joined.
+    """Return the requested ones of a GPU's names: their positions, the names joined, and their team's accounts joined.
 
     Return also whether others are left out, by name or by account.
     """

@@ -1,4 +1,4 @@
-"""Reads Slurm's output: host lists, TRES strings, durations, GPUs in `scontrol show job --details`, sacct's jobs.
+"""Reads Slurm's output: host lists, TRES strings, durations, `scontrol show job --details`, and sacct's jobs.
 
 sacct prints them with `--parsable2` (a header line, then one line per job) or with `--json` (Slurm 21.08 and newer).
 Both give the same text columns. JSON has times as epoch seconds, so no time zone is needed.

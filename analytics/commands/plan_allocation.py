@@ -1,4 +1,4 @@
-"""`fallow plan allocation`: who has GPUs, who starves and who hoards, which GPUs end soon, how new cards are used."""
+"""`fallow plan allocation`: who has GPUs, who starves and who hoards, which GPUs end soon, and use of new cards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared by `fallow import` and `fallow allocations import`: a subcommand per kind, flags, pseudonyms, progress bar."""
+"""Shared by `fallow import` and `fallow allocations import`: subcommands, flags, pseudonyms, and progress bar."""
 
 from __future__ import annotations
 

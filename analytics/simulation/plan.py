@@ -1,4 +1,4 @@
-"""The whole fleet before its first row, from the seed: hosts, stays, allocations, planted situations, showcase scenes.
+"""The whole fleet before its first row, from the seed: hosts, stays, allocations, planted situations, and scenes.
 
 A scene takes its GPUs for a few days; ordinary work uses the other GPUs, or continues after the scene.
 """

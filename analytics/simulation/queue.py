@@ -1,4 +1,4 @@
-"""The queue of a simulated fleet: when jobs were submitted, how long they may run, how they ended, which still wait.
+"""The queue of a simulated fleet: when jobs were submitted, how long they may run, how they ended, and which wait.
 
 Stays place the jobs; their waits follow from the places. A job that began when its pool had no free GPUs of its size
 had waited for them. GPUs planted as never used are outside the partition, as new hosts that are not added yet: no job

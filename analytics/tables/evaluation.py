@@ -1,4 +1,4 @@
-"""The evaluation by labels: their coverage, which rules were right, which promises were kept, which states agree."""
+"""The evaluation by labels: their coverage, which rules were right, which promises were kept and which states agree."""
 
 from __future__ import annotations
 
