@@ -189,7 +189,7 @@ class _Groups:
         return _lists(np.bincount(bins, weight, count * BINS).reshape(count, BINS), there)
 
     def peak_histogram(self, peaks: RowPeaks) -> pl.Series:
-        """Return the milliseconds at each whole percent, rounded up, of the levels; unknown time counts as 100.
+        """Return the milliseconds at each whole percent of the levels, rounded up; unknown time counts as 100.
 
         Null in hours in which no row has a known level.
         """
