@@ -210,7 +210,7 @@ class PoolDemand:
         return replace(self, confidence=confidence, **kept, snoozed=0, reserves=())
 
     def with_outlook(self, horizon_days: int, lead_days: int) -> PoolDemand:
-        """Return the demand with other lengths of forecast and from order to use; the verdict's horizon stays."""
+        """Return the demand with another forecast length and time from order to use; the verdict's horizon stays."""
         shown = outlook(self.outlook.series, horizon_days, lead_days)
         return replace(self, outlook=shown, policy=replace(self.policy, lead_days=lead_days))
 
