@@ -78,7 +78,7 @@ HUNG_JOB = Rule(
 
 
 def _fall(context: Context, rows: pl.DataFrame) -> StallEvidence:
-    """Return which GPU left work first in the newest episode, how many did, and how to see where a rank waits."""
+    """Return which GPU left work first in the newest episode, how many left work, and how to see where a rank waits."""
     newest = rows.filter(pl.col("episode") == pl.col("episode").max())
     fallen = newest.group_by("gpu", "host").agg(left_ms=pl.col("segment_start").min())
     working = working_rows(context).filter(pl.col("work").is_in(rows["work"].drop_nulls().implode()))
