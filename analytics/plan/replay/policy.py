@@ -392,6 +392,6 @@ _POLICY: Mapping[str, tuple[str, Reader]] = {
 
 
 def policy_over(today: ReplayPolicy, table: Mapping[str, object], zone: str, where: str) -> ReplayPolicy:
-    """Return a policy file's policy, by default with today's order and priorities. Raise UsageError about `where`."""
+    """Return a policy file's policy, by default with today's order and priorities. A UsageError begins with `where`."""
     policy = policy_from({"order": today.order, **table}, zone, where)
     return policy if "priorities" in table else replace(policy, priorities=today.priorities)

@@ -327,9 +327,9 @@ def stations_of(fleet: ReplayFleet, jobs: AskedJobs, policy: ReplayPolicy) -> li
 def waiting_at(number: int, stations: Sequence[Station], policy: ReplayPolicy) -> tuple[list[Station], str | None]:
     """Return the stations at which a job waits, the preferred first; or why there are none.
 
-    These are those of its pool and model that are open to its partition, or all such of its pool if none has its model.
-    In a merged pool, stations of other models follow if the job's memory fits there. Small work also waits at the older
-    cards that fit it, and there first.
+    A job waits at the stations of its pool that are open to its partition and have its model, or any model if none has
+    that. In a merged pool, stations of other models follow if the job's memory fits there. Small work also waits at
+    the older cards that fit it, and there first.
     """
     if not stations:
         return [], NO_GPUS
