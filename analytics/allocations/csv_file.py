@@ -13,7 +13,7 @@ from analytics.importers.kinds import with_progress
 from analytics.importers.model import FileReport, Tally
 from analytics.importers.records import HandTable, named_lines, read_lines
 from analytics.importers.source import InputLimits
-from analytics.importers.times import LATEST_MS, check_zone
+from analytics.importers.times import LATEST_MS, check_zone, import_zone
 from analytics.names import single_names
 from fallow.clock import SECOND_MS, parse_duration_ms
 from fallow.errors import InputError, UsageError
@@ -101,15 +101,18 @@ class CsvFile:
         zone = check_zone(args.zone or "UTC", "--time-zone")
         limits = InputLimits.of(around.settings)
         read = [read_file(path, zone, around.hosts, limits) for path in with_progress(args.files, "reading")]
-        assumed = "" if args.zone else " (assumed)"
-        rows, requests, reports = zip(*read, strict=True)
-        return ReadAllocations(pl.concat(rows), pl.concat(requests), reports, zone + assumed, None)
+        rows, requests, reports, local = zip(*read, strict=True)
+        time_zone = import_zone(zone, given=args.zone is not None, local=any(local))
+        return ReadAllocations(pl.concat(rows), pl.concat(requests), reports, time_zone, None)
 
 
 def read_file(
     path: str, zone: str, hosts: KnownHosts, limits: InputLimits
-) -> tuple[pl.DataFrame, pl.DataFrame, FileReport]:
-    """Return one file's allocations and requests, and its report. Raises InputError that names the unusable lines."""
+) -> tuple[pl.DataFrame, pl.DataFrame, FileReport, bool]:
+    """Return one file's allocations and requests, its report, and whether some of its times state no offset.
+
+    Raises InputError that names the unusable lines.
+    """
     lines = read_lines(path, _TABLE, limits)
     tally = Tally()
     moments = {name: read_moments(lines[name], zone) for name in _TIMES}
@@ -142,7 +145,8 @@ def read_file(
     requests = _requests(rows.filter("is_request"), tally)
     allocations = _allocations(path, rows.filter(~pl.col("is_request")), tally)
     _remark_hosts(allocations, hosts, tally)
-    return conform(allocations), requests, tally.report(path, lines.height, allocations.height + requests.height)
+    report = tally.report(path, lines.height, allocations.height + requests.height)
+    return conform(allocations), requests, report, any(found.local for found in moments.values())
 
 
 def _duration_ms(text: str) -> int | None:

@@ -31,7 +31,7 @@ from analytics.allocations.slurm_state import (
 from analytics.allocations.times import read_moments
 from analytics.importers.kinds import with_progress
 from analytics.importers.source import InputLimits, open_source
-from analytics.importers.times import check_zone
+from analytics.importers.times import check_zone, import_zone
 from analytics.language.languages import site_zone
 from fallow.clock import SystemClock, from_ms, parse_window
 from fallow.errors import InputError, UsageError
@@ -172,6 +172,7 @@ def _allocations(
     *,
     failed: tuple[str, ...] = (),
     asked_ms: int | None = None,
+    zone_given: bool = False,
 ) -> ReadAllocations:
     """Return the jobs in sacct's lines by origin, with the snapshots' facts; `asked_ms`: when Slurm was asked."""
     hosts, limits = around.hosts, InputLimits.of(around.settings)
@@ -188,6 +189,8 @@ def _allocations(
     known = [jobs.as_of_ms for jobs in read if jobs.as_of_ms is not None]
     as_of_ms = max(known, default=None) if asked_ms is None else asked_ms
     shown = [each.with_ids(clusters.job_here) for each in snapshots]
+    shown_times = pl.Series([text for state in shown for text in state.times], dtype=pl.String)
+    local = any(jobs.local for jobs in read) or read_moments(shown_times, zone).local
     if shown:
         gpus = [each for state in shown for each in state.gpus]
         rows, notes = on_shown_gpus(rows, gpus, hosts, shown_host, zone if asked_ms is None else None)
@@ -195,7 +198,7 @@ def _allocations(
         with_reasons(rows, shown, is_open=_NO_REASON),
         with_reasons(pl.concat([jobs.requests for jobs in read]), shown, is_open=_WAITS),
         tuple(jobs.report for jobs in read),
-        zone,
+        import_zone(zone, given=zone_given, local=local),
         as_of_ms,
         (*clusters.notes, *failed, *notes),
         withheld=withheld_rows(shown, shown_host, zone, as_of_ms),
@@ -314,5 +317,4 @@ class Slurm:
                 raise InputError(f"{path} is cut off: its end is missing", "fetch it again")
             lines[path] = read_jobs(path, source.text, limits)
         snapshots = (read_snapshot(path, limits) for path in args.scontrol)
-        read = _allocations(around, args.host_suffix, lines, zone, snapshots)
-        return read if args.zone else replace(read, time_zone=f"{zone} (assumed)")
+        return _allocations(around, args.host_suffix, lines, zone, snapshots, zone_given=args.zone is not None)

@@ -80,6 +80,8 @@ class Jobs:
     requests: pl.DataFrame
     report: FileReport
     as_of_ms: int | None
+    local: bool
+    """Whether some of its times state no offset."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ def allocation_rows(
         lasted_ms=_elapsed_ms(lines).zip_with(lines["ElapsedRaw"].is_not_null(), end - begin),
     )
     jobs = lines.filter(~is_step()).with_columns(allocation_id=clusters.job_id(job_id))
-    jobs = _with_times(path, jobs, zone, tally)
+    jobs, local = _with_times(path, jobs, zone, tally)
     no_node = pl.col("NodeList").str.strip_chars().is_in(_NO_NODES).fill_null(value=False)
     # where a job waits for its nodes, its start is only Slurm's estimate
     has_begun = pl.col("start").is_not_null() & ~no_node & (_STATE != "PENDING").fill_null(value=True)
@@ -192,7 +194,8 @@ def allocation_rows(
         )
     named = single_names("user", "account")
     report = tally.report(path, lines.height, jobs.height + requests.height)
-    return Jobs(conform(rows.with_columns(named)), typed(requests.with_columns(named), REQUEST), report, as_of)
+    allocations, asked = conform(rows.with_columns(named)), typed(requests.with_columns(named), REQUEST)
+    return Jobs(allocations, asked, report, as_of, local)
 
 
 def _requests(jobs: pl.DataFrame, as_of_ms: int | None, tally: Tally) -> pl.DataFrame:
@@ -226,8 +229,11 @@ def _without(jobs: pl.DataFrame, where: pl.Expr, reason: str, tally: Tally) -> p
     return kept
 
 
-def _with_times(path: str, jobs: pl.DataFrame, zone: str, tally: Tally) -> pl.DataFrame:
-    """Return the jobs with start, end, submitted, eligible and planned_end in milliseconds, and time_limit_s."""
+def _with_times(path: str, jobs: pl.DataFrame, zone: str, tally: Tally) -> tuple[pl.DataFrame, bool]:
+    """Return the jobs with start, end, submitted, eligible and planned_end in milliseconds, and time_limit_s.
+
+    The second value is whether some of the times state no offset.
+    """
     moments = {name: read_moments(jobs[name], zone) for name in ("Start", "End", "Submit", "Eligible")}
     for name, found in moments.items():
         _raise_for_lines(
@@ -248,7 +254,7 @@ def _with_times(path: str, jobs: pl.DataFrame, zone: str, tally: Tally) -> pl.Da
     limit = jobs["TimelimitRaw"].cast(pl.Int64, strict=False) * MINUTE_MS
     written = jobs["Timelimit"].map_elements(duration_ms, return_dtype=pl.Int64)
     limit = limit.zip_with(limit.is_not_null(), written)
-    return jobs.with_columns(
+    timed = jobs.with_columns(
         start=start,
         end=end,
         submitted=moments["Submit"].first,
@@ -256,6 +262,7 @@ def _with_times(path: str, jobs: pl.DataFrame, zone: str, tally: Tally) -> pl.Da
         planned_end=start + limit,
         time_limit_s=limit // SECOND_MS,
     )
+    return timed, any(found.local for found in moments.values())
 
 
 def _ends_of_ended_jobs(jobs: pl.DataFrame, start: pl.Series, end: pl.Series, tally: Tally) -> pl.Series:

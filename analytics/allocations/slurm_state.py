@@ -70,6 +70,12 @@ class SlurmState:
     reasons: Mapping[str, str] | None = None
     withheld: Sequence[WithheldNode] = ()
 
+    @property
+    def times(self) -> list[str | None]:
+        """Return the texts of all times of the state."""
+        withheld = [text for node in self.withheld for text in (node.since, node.until)]
+        return [*(job.start for job in self.gpus), *withheld]
+
     def with_ids(self, named: Callable[[str], str]) -> SlurmState:
         """Return the state with the lake's names of its jobs."""
         gpus = [replace(each, job_id=named(each.job_id)) for each in self.gpus]

@@ -28,6 +28,8 @@ class Moments:
     second: pl.Series
     absent: pl.Series
     outside: pl.Series
+    local: bool = False
+    """Whether some of the times state no offset."""
 
     @property
     def wrong(self) -> pl.Series:
@@ -52,7 +54,8 @@ def read_moments(text: pl.Series, zone: str) -> Moments:
     first, second = (sure_ms.zip_with(sure_ms.is_not_null(), passed) for passed in both_passes(local, zone))
     inside = (first >= EARLIEST_MS) & (second < END_OF_YEAR_9999_MS)
     outside = ~inside.fill_null(value=True)
-    return Moments(first.set(outside, None), second.set(outside, None), absent, outside)
+    some_local = local.null_count() < len(local)
+    return Moments(first.set(outside, None), second.set(outside, None), absent, outside, some_local)
 
 
 def start_and_end(start: Moments, end: Moments, elapsed_ms: pl.Series | None = None) -> tuple[pl.Series, pl.Series]:

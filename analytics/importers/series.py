@@ -16,10 +16,10 @@ from analytics.importers.plausibility import Claim, card_bytes, check_values
 from analytics.importers.series_tables import TableShape, read_table
 from analytics.importers.source import InputLimits
 from analytics.importers.times import (
-    UTC_OF_FILES,
     check_zone,
     drop_impossible,
     given_interval_ms,
+    import_zone,
     on_grid,
     read_times,
     steps_back,
@@ -147,8 +147,6 @@ class ImportedSeries:
         )
         frame, by_host = frame.drop("host"), frame.partition_by("host", as_dict=True, include_key=False)
         local = any(part.local for part in parts)
-        origin = "assumed" if args.tz is None else "given"
-        timezone = f"{settings.zone} ({origin}) for times without an offset" if local else UTC_OF_FILES
         names = frame["gpu"].unique()
         return Imported(
             settings.host,
@@ -156,7 +154,7 @@ class ImportedSeries:
             device,
             tuple(part.report for part in parts),
             interval,
-            timezone,
+            import_zone(settings.zone, given=args.tz is not None, local=local),
             (*notes, *_name_notes(names, settings.host)),
             interval_ms,
             sum(part.frame.height for part in parts) - frame.height,

@@ -20,6 +20,12 @@ LATEST_MS = AGENT_FIRST_SEQ
 UTC_OF_FILES = "UTC (the files' own)"
 """The time zone of an import whose times all state their offset."""
 
+
+def import_zone(zone: str, *, given: bool, local: bool) -> str:
+    """Return the time zone of an import: that of its local times, or UTC where every time states its offset."""
+    return f"{zone} ({'given' if given else 'assumed'}) for times without an offset" if local else UTC_OF_FILES
+
+
 _WITH_OFFSET = r"(\d:\d{2}(?:\.\d+)?)\s*(Z|z|UTC|[+-]\d{2}:?\d{2})$"
 _EPOCH = r"^\d{9,13}(?:\.\d+)?$"
 _FORMATS = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d %I:%M:%S %p", "%Y-%m-%d %I:%M %p", "%Y-%m-%d")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from analytics.allocations.csv_file import COLUMNS
+from analytics.importers.times import UTC_OF_FILES
 from fallow import schema
 from fallow.pseudonyms import Pseudonyms
 from tests.allocations.conftest import agent_wrote, allocation, requested, stored
@@ -92,7 +93,8 @@ def test_users_of_requests_are_pseudonyms_too(allocations: Allocations, file: Fi
 def test_a_row_that_came_again_with_its_end_replaces(allocations: Allocations, file: File, lake: Lake) -> None:
     for end, counts in (("", (1, 0, 0)), ("2026-11-20T11:00Z", (0, 0, 1)), ("2026-11-20T12:00Z", (0, 0, 1))):
         text = f"start;end;gpu;host;allocation_id\n2026-11-20T10:00Z;{end};GPU-a;h1;r1\n"
-        assert allocations("import", "csv", file(text)).counts == counts
+        done = allocations("import", "csv", file(text), "--time-zone", "Europe/Paris")
+        assert (done.counts, done.said("timezone")) == (counts, (UTC_OF_FILES,))
     assert [row["end"] - START for row in stored(lake)] == [2 * HOUR]
 
 

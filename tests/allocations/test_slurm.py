@@ -10,6 +10,7 @@ import pytest
 
 from analytics.allocations.slurm_output import EXPORT, duration_ms, expand, gpu_count, gpu_model, task_count
 from analytics.capacity.jobs import load_jobs
+from analytics.importers.times import UTC_OF_FILES
 from fallow import parquet, schema
 from fallow.lake import LakeFile
 from tests.allocations.conftest import agent_wrote, allocation, requested, stored
@@ -57,7 +58,11 @@ def write_text(allocations: Allocations, file: File) -> Allocations:
 def test_what_slurm_prints_becomes_allocations(write_text: Allocations, lake: Lake) -> None:
     done = write_text(PRINTED)
     assert (done.counts, done.counts_of("request"), done.dropped) == ((3, 0, 0), (1, 0, 0), {"no GPU": 1})
-    assert done.said("running", "as_of", "timezone") == (2, "2026-11-21T04:33:49Z", "UTC (assumed)")
+    assert done.said("running", "as_of", "timezone") == (
+        2,
+        "2026-11-21T04:33:49Z",
+        "UTC (assumed) for times without an offset",
+    )
     named = {
         "scheduler": "slurm",
         "user": "root",
@@ -117,6 +122,7 @@ def test_json_of_sacct_is_the_same_as_its_text(write_text: Allocations, lake: La
     done = write_text(as_json(nested=nested), "--time-zone", "Europe/Paris")
     assert (done.counts, done.counts_of("request"), done.dropped) == ((0, 3, 0), (0, 1, 0), {"no GPU": 1})
     assert stored(lake) == known
+    assert done.said("timezone") == (UTC_OF_FILES,)
 
 
 QUEUE = (

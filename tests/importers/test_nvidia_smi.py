@@ -207,7 +207,7 @@ def test_the_summary_for_people(smi: Run) -> None:
         "busy      5.0 % on average, 0.0% of the samples at 0",
         "cadence   10s between samples of a GPU (median), 10s at the most",
         "interval  10s (inferred: median distance between samples of a GPU)",
-        "time zone UTC (assumed)",
+        "time zone UTC (assumed) for times without an offset",
         lines[10],
     ]
     assert lines[11:] == [

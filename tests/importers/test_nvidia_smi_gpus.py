@@ -141,7 +141,7 @@ def test_times_that_say_their_moment_need_no_zone(smi: Run, place: str) -> None:
         f"{moment}, 0, {number} %\n" for number, moment in enumerate([*sure, "2026/11/20 11:00:50"])
     )
     done = smi(text, flags=("--tz", "Europe/Paris"))
-    assert (done.dropped(), done.summary["timezone"]) == ({}, "Europe/Paris (given)")
+    assert (done.dropped(), done.summary["timezone"]) == ({}, "Europe/Paris (given) for times without an offset")
     assert query(place, "select epoch_ms(time) + offset_ms - 1795168800000, gpu_util_pct from lake order by 1") == [
         (10_000 * number + 500 * (number == 4), number) for number in range(6)
     ]
