@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import uuid
 from dataclasses import asdict
 from pathlib import Path
@@ -103,13 +104,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Create the lake, and print its id and whether it is new; return the exit code."""
+    """Create the lake, and print its id, whether it is new, and the next command; return the exit code."""
     lake = lake_of(args)
     marker, made = init_lake(lake)
+    agent = f"fallow agent run --lake {shlex.quote(lake.root)} --spool /var/lib/fallow"
     if args.json:
-        show(json.dumps({"lake": lake.root, **asdict(marker), "new": made}, indent=2))
-    elif made:
+        show(json.dumps({"lake": lake.root, **asdict(marker), "new": made, "next": agent}, indent=2))
+        return 0
+    if made:
         show(f"{lake.root} is a new fallow lake, with the id {marker.id}.")
     else:
         show(f"{lake.root} is already a fallow lake, with the id {marker.id}; nothing changed.")
+    show(f"next      {agent} (on each GPU host; for history: fallow import --help)")
     return 0

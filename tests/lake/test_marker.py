@@ -38,12 +38,15 @@ def test_a_lake_is_made_once(tmp_path: Path) -> None:
     first = run_in_process("lake", "init", "--lake", str(place))
     lake_id = json.loads((place / MARKER_KEY).read_text())["id"]
     assert is_lake_id(lake_id)
-    assert (first.returncode, first.stdout) == (0, f"{place} is a new fallow lake, with the id {lake_id}.\n")
+    agent = f"fallow agent run --lake {place} --spool /var/lib/fallow"
+    following = f"next      {agent} (on each GPU host; for history: fallow import --help)\n"
+    assert first.returncode == 0
+    assert first.stdout == f"{place} is a new fallow lake, with the id {lake_id}.\n{following}"
     assert [each.name for each in place.iterdir()] == [MARKER_KEY]
     again = run_in_process("lake", "init", "--lake", str(place))
-    assert again.stdout == f"{place} is already a fallow lake, with the id {lake_id}; nothing changed.\n"
+    assert again.stdout == f"{place} is already a fallow lake, with the id {lake_id}; nothing changed.\n{following}"
     told = json.loads(run_in_process("lake", "init", "--lake", str(place), "--json").stdout)
-    assert (told["id"], told["new"], told["lake"]) == (lake_id, False, str(place))
+    assert (told["id"], told["new"], told["lake"], told["next"]) == (lake_id, False, str(place), agent)
 
 
 def test_an_older_lake_gets_an_id_and_keeps_everything(tmp_path: Path) -> None:
