@@ -62,6 +62,11 @@ class QueueWaits:
     order: QueueOrder
     """How the scheduler orders jobs, according to the replay."""
 
+    @property
+    def knows_jobs(self) -> bool:
+        """Return whether any job of the window is known, counted or not."""
+        return not all(jobs.is_empty() for jobs in (self.rows, self.left_out, self.ran))
+
     def where(self, *conditions: pl.Expr) -> QueueWaits:
         """Return the jobs that meet the conditions on user, team, pool or model; idle time is not filtered."""
         frames = {name: getattr(self, name).filter(*conditions) for name in ("rows", "left_out", "ran")}

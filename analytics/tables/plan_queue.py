@@ -60,11 +60,7 @@ def wait_causes(waits: QueueWaits, *, in_brief: bool = False) -> Table:
         ),
         rows=_listed_causes(whole) if whole.wait_ms else (),
         chart=_chart(whole) if whole.wait_ms and not in_brief else None,
-        notes=(
-            *_method(waits, in_brief=in_brief),
-            _counts_note(waits),
-            tr("Demand that was never submitted as a job is not included."),
-        ),
+        notes=(*_method(waits, in_brief=in_brief), *_counts_notes(waits)),
         wide=not in_brief,
     )
 
@@ -170,9 +166,12 @@ def _scheduler_notes(waits: QueueWaits) -> tuple[str, ...]:
     )
 
 
-def _counts_note(waits: QueueWaits) -> str:
+def _counts_notes(waits: QueueWaits) -> tuple[str, ...]:
+    """Return how many jobs are counted and left out; nothing if no job is known, as zeros would deny jobs."""
+    if not waits.knows_jobs:
+        return ()
     rows, unasked = waits.rows, int(waits.left_out["lacks_submission_time"].sum())
-    return tr(
+    counts = tr(
         "Jobs counted: {jobs}. Of these, {open} have no known start and count until they were last observed. Left out:"
         " {unasked} that were not yet eligible or have no submission time, and {uncounted} without a GPU count. Pool"
         " taken from a partition that has several pools: {ambiguous}. Pool unknown: {elsewhere}.",
@@ -183,6 +182,7 @@ def _counts_note(waits: QueueWaits) -> str:
         ambiguous=int(rows["is_ambiguous"].sum()),
         elsewhere=rows["pool"].null_count(),
     )
+    return counts, tr("Demand that was never submitted as a job is not included.")
 
 
 def _hours_by_cause(spent: Mapping[str, int]) -> dict[str, float]:
@@ -351,24 +351,27 @@ def goodput_table(waits: QueueWaits, used: float | None, open_ms: float) -> Tabl
 
 
 def counted_jobs(waits: QueueWaits, used: float | None) -> Table:
-    """Return for programs how many jobs are counted, how many are left out and why, and the used share of GPU time."""
+    """Return for programs how many jobs are counted, how many are left out and why, and the used share of GPU time.
+
+    The numbers of jobs are null if no job is known.
+    """
     rows, unasked = waits.rows, int(waits.left_out["lacks_submission_time"].sum())
-    return single(
-        "queue_counted",
-        (
-            fact("jobs", "count", lambda _: rows.height),
-            fact("jobs_without_submission_time", "count", lambda _: unasked),
-            fact("jobs_without_gpus", "count", lambda _: waits.left_out.height - unasked),
-            fact("jobs_with_ambiguous_pool", "count", lambda _: int(rows["is_ambiguous"].sum())),
-            fact("jobs_with_unknown_pool", "count", lambda _: rows["pool"].null_count()),
-            fact("used_share", "share", lambda _: used),
-        ),
-        waits,
-    )
+    counts = {
+        "jobs": rows.height,
+        "jobs_without_submission_time": unasked,
+        "jobs_without_gpus": waits.left_out.height - unasked,
+        "jobs_with_ambiguous_pool": int(rows["is_ambiguous"].sum()),
+        "jobs_with_unknown_pool": rows["pool"].null_count(),
+    }
+    known = counts if waits.knows_jobs else dict.fromkeys(counts)
+    columns = (*(fact(name, "count") for name in counts), fact("used_share", "share"))
+    return single("queue_counted", columns, {**known, "used_share": used})
 
 
 def back_test(waits: QueueWaits) -> Table:
-    """Return for programs the waits of the window and of its two halves."""
-    named = zip(("all", "first_half", "second_half"), (all_waits(waits), *halves(waits)), strict=True)
-    rows = (replace(group, name=name) for name, group in named)
+    """Return for programs the waits of the window and of its two halves; none without a job with a submission time."""
+    groups = () if waits.rows.is_empty() else (all_waits(waits), *halves(waits))
+    rows = (
+        replace(group, name=name) for name, group in zip(("all", "first_half", "second_half"), groups, strict=False)
+    )
     return for_programs("queue_halves", (fact("part", "words", "name"), *_GROUP_COLUMNS), rows)
