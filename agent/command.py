@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
     def verb(name: str, summary: str, example: str) -> argparse.ArgumentParser:
-        return verbs.add_parser(name, help=summary, allow_abbrev=False, epilog=f"example: {example}")
+        return verbs.add_parser(name, help=summary, epilog=f"example: {example}")
 
     sample = verb(
         "run", "sample until stopped", "fallow agent run --lake /srv/lake --spool /var/lib/fallow --interval 10s"

@@ -183,7 +183,14 @@ def _run(arguments: list[str]) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that reports an error as one sentence with a hint; verbs inherit it."""
+    """A parser that shows an example on one line, and reports an error as one sentence with a hint.
+
+    Verbs inherit it.
+    """
+
+    def __init__(self, **about: Any) -> None:
+        lines_as_written = {"formatter_class": argparse.RawDescriptionHelpFormatter}
+        super().__init__(**lines_as_written | {"allow_abbrev": False} | about)
 
     def error(self, message: str) -> NoReturn:
         from difflib import get_close_matches
@@ -260,8 +267,6 @@ def _about(command: Command) -> dict[str, Any]:
     return {
         "description": f"{command.summary[0].upper()}{command.summary[1:]}.",
         "epilog": f"example: {command.example}",
-        "formatter_class": argparse.RawDescriptionHelpFormatter,
-        "allow_abbrev": False,
     }
 
 

@@ -29,14 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     new = verbs.add_parser(
         "new-key",
         help="write a new key to a file that only you can read",
-        allow_abbrev=False,
         epilog="example: fallow pseudonym new-key /etc/fallow/pseudonym.key",
     )
     new.add_argument("file", metavar="FILE", help="the new file; must not exist")
     names = verbs.add_parser(
         "of",
         help="print the pseudonyms of names",
-        allow_abbrev=False,
         epilog="example: fallow pseudonym of ann ben --key /etc/fallow/pseudonym.key",
     )
     names.add_argument("names", nargs="+", metavar="NAME", help="a user's login name")
@@ -44,7 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     table = verbs.add_parser(
         "table",
         help="print a CSV table (owners, contacts, opt-outs) with pseudonyms for users",
-        allow_abbrev=False,
         epilog="example: fallow pseudonym table owners-by-name.csv > /etc/fallow/owners.csv",
     )
     table.add_argument("file", metavar="FILE", help="CSV file with the columns kind and name")

@@ -35,7 +35,7 @@ SOURCES: tuple[AllocationSource, ...] = (Slurm(), Kubernetes(), CsvFile())
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(metavar="VERB", required=True, title="verbs")
-    importing = verbs.add_parser("import", help="import allocations into the lake", allow_abbrev=False)
+    importing = verbs.add_parser("import", help="import allocations into the lake")
     for source, kind in add_kinds(importing, "kinds of allocations", SOURCES):
         kind.add_argument("--check", action="store_true", help="only print what the import would give")
         kind.add_argument(
@@ -47,7 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown = verbs.add_parser(
         "list",
         help="list the allocations and the waiting requests of a window",
-        allow_abbrev=False,
         epilog="example: fallow allocations list --lake /srv/lake --since 7d --check",
     )
     _LIST.add_arguments(shown)

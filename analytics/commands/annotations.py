@@ -39,7 +39,7 @@ _VERBS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, (summary, example) in _VERBS.items():
-        verb = verbs.add_parser(name, help=summary, epilog=f"example: {example}", allow_abbrev=False)
+        verb = verbs.add_parser(name, help=summary, epilog=f"example: {example}")
         if name == "list":
             _LIST.add_arguments(verb)
             continue

@@ -45,7 +45,7 @@ _NOUN = {"ack": "acknowledgement", "snooze": "snooze", "notify": "notification"}
 
 def add_verbs(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     for name, (summary, example) in VERBS.items():
-        verb = verbs.add_parser(name, help=summary, epilog=f"example: {example}", allow_abbrev=False)
+        verb = verbs.add_parser(name, help=summary, epilog=f"example: {example}")
         verb.add_argument(
             "ids",
             nargs=1 if name == "history" else "+",

@@ -207,7 +207,6 @@ def _add_show(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         "show",
         help="show findings in full",
         epilog="example: fallow findings show F-0123456789 --lake /srv/lake",
-        allow_abbrev=False,
         argument_default=argparse.SUPPRESS,  # a value before the verb stays
     )
     verb.add_argument("ids", nargs="+", type=as_listed, metavar="ID", help="id of a finding: F-0123456789")

@@ -48,7 +48,6 @@ def _add_verbs(parser: argparse.ArgumentParser) -> None:
         "send",
         help="send the report to people, chats and folders, once each",
         epilog=f"example: {send_command.SEND_EXAMPLE}",
-        allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )
     send_command.add_send_arguments(send)
@@ -56,7 +55,6 @@ def _add_verbs(parser: argparse.ArgumentParser) -> None:
         "nudge",
         help="send users their own recommendations",
         epilog=f"example: {nudge_command.NUDGE_EXAMPLE}",
-        allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )
     nudge_command.add_nudge_arguments(nudge)

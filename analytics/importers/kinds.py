@@ -73,8 +73,6 @@ def add_kinds(
             help=kind.summary,
             description=f"{kind.summary[0].upper()}{kind.summary[1:]}.",
             epilog=f"example: {kind.example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
         )
         kind.add_arguments(subcommand)
         subcommand.add_argument("--lake", help="location of the lake (default: lake.path)")

@@ -26,7 +26,6 @@ def add_verb(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         "sessions",
         help="list the users who are signed in, or sign a user out",
         epilog=f"example: {_EXAMPLE}",
-        allow_abbrev=False,
     )
     verb.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="config file")
     verb.add_argument("--json", action="store_true", help="print JSON")

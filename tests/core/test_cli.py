@@ -90,6 +90,13 @@ def test_wrong_use_is_said_in_a_sentence(run_fallow: RunFallow, arguments: list[
     assert (done.returncode, done.stdout, said in done.stderr) == (2, "", True)
 
 
+@pytest.mark.parametrize("verb", ["agent run", "report send", "findings ack", "annotations add", "pseudonym table"])
+def test_the_example_of_a_verb_is_one_line_that_can_be_copied(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    [*_, example] = run_in_process(*verb.split(), "--help").stdout.splitlines()
+    assert example.startswith(f"example: fallow {verb} ")
+
+
 @pytest.mark.parametrize("command", [*COMMANDS, *VERBS], ids=lambda command: command.name)
 def test_every_command_shows_an_example_and_refuses_a_flag_that_it_lacks(command: Command) -> None:
     group = ["lake"] if command in VERBS else []
