@@ -47,7 +47,7 @@ def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
     found = of_scope(prices, given.scope)
     zone = whole.inputs.settings.text("report.timezone")
     internal = internal_prices_of(found, time_zone(zone))
-    yield purchase_mix(found, currency)
+    yield purchase_mix(found, currency, given.part.summary.totals)
     yield mix_parts(found, currency)
     yield purchase_offers(found, currency, from_ms(given.now_ms).date())
     yield internal_price_table(internal, currency)

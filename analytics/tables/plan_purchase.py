@@ -7,11 +7,13 @@ from datetime import date
 from operator import itemgetter
 
 from analytics.language.sentences import Date, Number, SentenceList, Share, tr, tr_many
+from analytics.ledger.summary import Totals
 from analytics.money.offers import GpuOffer, is_old
 from analytics.plan.purchase import WEEKS_MIN, PoolPurchase
 from analytics.plan.purchase_mix import Mix, Option
 from analytics.tables.chart import Chart, ChartPlace, Level, Line, Panel
 from analytics.tables.names import GPUS, POOL, card_name, least_to_most, model_if_several, place_name
+from analytics.tables.point_samples import sampled_note
 from analytics.tables.table import Cell, Column, Table, column, column_of, fact, for_programs, rows_column
 
 _POINTS = 100
@@ -28,8 +30,8 @@ _TITLE = tr("Buy, reserve or rent")
 _QUESTION = tr("Which GPUs should be bought, reserved and rented for the observed demand, and what does that cost?")
 
 
-def purchase_mix(found: Sequence[PoolPurchase], currency: str) -> Table:
-    """Return a row per pool and model; the first few get a chart."""
+def purchase_mix(found: Sequence[PoolPurchase], currency: str, totals: Totals) -> Table:
+    """Return a row per pool and model; the first few get a chart. `totals` are those of all their GPUs."""
     chart = mix_chart(found)
     return Table(
         name="purchase",
@@ -50,7 +52,7 @@ def purchase_mix(found: Sequence[PoolPurchase], currency: str) -> Table:
         chart_note=tr("{shown} of {number} pools are drawn; the table lists all.", shown=_DRAWN, number=len(found))
         if chart is not None and len(found) > _DRAWN
         else "",
-        notes=tuple(_notes(found, currency)),
+        notes=(*_notes(found, currency), *(sampled_note([totals]) if found else ())),
         wide=True,
     )
 

@@ -30,6 +30,10 @@ def _priced(made_by: Callable[[Sequence[PoolPurchase], str], Table | None]) -> S
     return lambda view: made_by(_purchases(view), view.whole.money.currency)
 
 
+def _mix(view: View) -> Table:
+    return purchase_mix(_purchases(view), view.whole.money.currency, view.part.summary.totals)
+
+
 def unless_wrong(made_by: SectionOf, instead: Callable[[str], Table] | None = None) -> SectionOf:
     """Return the section; if a site's table is unusable, what `instead` makes of the reason: the page still opens."""
 
@@ -65,7 +69,7 @@ PURCHASE = Page(
     "/purchase",
     tr("Purchase"),
     TablesPage(
-        (PlacedSection(unless_wrong(_priced(purchase_mix), cannot_price), table="below"),),
+        (PlacedSection(unless_wrong(_mix, cannot_price), table="below"),),
         more=(
             PlacedSection(unless_wrong(_priced(mix_parts)), table="below", first=12),
             PlacedSection(

@@ -130,3 +130,5 @@ def test_plans_say_what_nothing_confirms_of_what_they_count_as_unused(
         assert main(["plan", verb, "--lake", str(folder)]) == 0
         said = flat(capsys.readouterr().out)
         assert said.count("GPU-hours that count as unused here are only sampled") == sections
+    assert main(["plan", "purchase", "--all", "--lake", str(folder)]) == 0
+    assert "GPU-hours of idle time are only sampled" in flat(capsys.readouterr().out)
