@@ -40,7 +40,8 @@ _DECIMALS = 9
 class EfficiencyRank:
     """The rank of one group among the `compared` ones with GPUs of `model`; 1 is the most efficient.
 
-    `allocated_ms` and `efficiency` are the group's own on this model, which is the model with its most GPU time.
+    `allocated_ms`, `efficiency` and its bounds are the group's own on this model, which is the model with its most GPU
+    time. The rank is `unconfirmed` if the efficiency of any compared group has bounds.
     """
 
     place: int
@@ -48,22 +49,47 @@ class EfficiencyRank:
     model: str
     allocated_ms: float
     efficiency: float
+    efficiency_bound: tuple[float, float] | None = None
+    unconfirmed: bool = False
+
+
+def efficiency_bound(
+    allocated_ms: float, effective_ms: float, open_ms: float, doubtful_ms: float
+) -> tuple[float, float] | None:
+    """Return the bounds of an efficiency; None where samples and single witnesses leave next to nothing open."""
+    if allocated_ms <= 0 or open_ms + doubtful_ms < OPEN_FROM * allocated_ms:
+        return None
+    low_ms, high_ms = effective_ms - doubtful_ms, effective_ms + open_ms
+    return max(0.0, low_ms / allocated_ms), min(1.0, high_ms / allocated_ms)
 
 
 def efficiency_ranks(pieces: pl.DataFrame, group: str) -> Mapping[str, EfficiencyRank]:
     """Return the rank of each group of priced segments; a group without others on its model has none."""
-    name, model = pl.col(group).cast(pl.String), pl.col("model")
+    name, model, gpu_ms = pl.col(group).cast(pl.String), pl.col("model"), pl.col("gpu_ms")
+    effective = gpu_ms * pl.col("used_share")
+    idle = pl.col("state").is_in(IDLE_ALLOCATED)
     by_model = (
         pieces.filter(pl.col("state").is_in(ALLOCATED) & ~name.is_in(UNNAMED) & (model != UNKNOWN_MODEL))
         .group_by(name.alias("name"), model.alias("card"))
-        .agg(pl.col("gpu_ms").sum(), effective_ms=(pl.col("gpu_ms") * pl.col("used_share")).sum())
+        .agg(
+            gpu_ms.sum(),
+            effective_ms=effective.sum(),
+            open_ms=(gpu_ms * pl.col("open_share")).filter(idle).sum(),
+            doubtful_ms=(effective * pl.col("doubt_share")).sum(),
+        )
         .filter(pl.col("gpu_ms") >= COMPARED_FROM_MS)
         .with_columns(efficiency=(pl.col("effective_ms") / pl.col("gpu_ms")).clip(0, 1).round(_DECIMALS))
         .with_columns(place=rank(pl.col("efficiency")).over("card"), compared=pl.len().over("card"))
     )
+    sums = by_model.select("name", "card", "gpu_ms", "effective_ms", "open_ms", "doubtful_ms")
+    bounds = {(name, card): efficiency_bound(*figures) for name, card, *figures in sums.iter_rows()}
+    unconfirmed = {card for (_, card), bound in bounds.items() if bound is not None}
     most = by_model.sort("gpu_ms", "card", descending=(True, False)).unique("name", keep="first", maintain_order=True)
     rows = most.filter(pl.col("compared") > 1).select("name", "place", "compared", "card", "gpu_ms", "efficiency")
-    return {name: EfficiencyRank(*figures) for name, *figures in rows.iter_rows()}
+    return {
+        name: EfficiencyRank(place, compared, card, own_ms, efficiency, bounds[name, card], card in unconfirmed)
+        for name, place, compared, card, own_ms, efficiency in rows.iter_rows()
+    }
 
 
 GROUPS = ("pool", "team", "organisation", "model", "host", "user", "account", "day")
@@ -155,11 +181,7 @@ class Account:
 
     @property
     def efficiency_bound(self) -> tuple[float, float] | None:
-        """Return the bounds of the efficiency; None where samples and single witnesses leave next to nothing open."""
-        if self.efficiency is None or self.allocated_open_ms + self.doubtful_ms < OPEN_FROM * self.allocated_ms:
-            return None
-        low_ms, high_ms = self.effective_ms - self.doubtful_ms, self.effective_ms + self.allocated_open_ms
-        return max(0.0, low_ms / self.allocated_ms), min(1.0, high_ms / self.allocated_ms)
+        return efficiency_bound(self.allocated_ms, self.effective_ms, self.allocated_open_ms, self.doubtful_ms)
 
     @property
     def low_by_sm(self) -> float | None:

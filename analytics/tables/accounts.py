@@ -16,7 +16,15 @@ from analytics.states import IN_USE, UNUSED, USED_FIRST
 from analytics.tables.basis import basis_fact, marked, state_hours
 from analytics.tables.card_use import CARD_USE_COLUMNS, card_use_note, card_use_terms, measured_columns
 from analytics.tables.names import LEAST_MS, more_with_hours
-from analytics.tables.people import RANK, RANK_FACTS, efficiency, label_or_name, low_note, rank_place
+from analytics.tables.people import (
+    RANK_FACTS,
+    efficiency,
+    efficiency_bounds,
+    label_or_name,
+    low_note,
+    rank_notes,
+    rank_place,
+)
 from analytics.tables.point_samples import unconfirmed_note
 from analytics.tables.table import Cell, Column, Kind, Table, column, column_of, fact, for_programs
 from fallow.schema import STATES
@@ -56,7 +64,7 @@ def accounts_by(group: str, money: Money) -> Table:
         rest=more_with_hours([row.account.total_ms for row in rows[shown:]]),
         notes=(
             *(() if total.paid_cents is None else (adds_up,)),
-            *((RANK,) if group in _RANKED else ()),
+            *(rank_notes(row.account.efficiency_rank for row in rows) if group in _RANKED else ()),
             *low_note(total.state_ms["low"], total.low_by_sm_ms),
             *unconfirmed_note(sum(total.open_ms.values()) if any(row.account.leaves_open for row in rows) else 0),
             *card_use_note(money.accounts.total_card_use),
@@ -126,6 +134,7 @@ UNPAID = (
 EFFICIENCY = (
     fact("effective_gpu_hours", "gpu_hours", "effective_ms", about="Active time, and low time by its activity."),
     column("efficiency", tr("efficiency"), "share", efficiency, "efficiency"),
+    *efficiency_bounds("efficiency"),
     fact(
         "low_by_sm_share",
         "share",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from operator import attrgetter
+from typing import Any
 
 from analytics.glossary import state_label, term
 from analytics.language.sentences import GpuHours, Number, Sentence, Share, from_cents, plain, tr
@@ -24,6 +26,26 @@ RANK = tr(
     "Rank 1 is the most efficient. The ranking compares users or teams with at least one GPU-hour on the same model;"
     " each is ranked on the model it used most."
 )
+_UNCONFIRMED = tr("An unconfirmed rank orders measured efficiencies of which at least one is known only as a range.")
+
+
+def efficiency_bounds(
+    key: str, of: Callable[[Any], Account | EfficiencyRank | None] = lambda row: row
+) -> tuple[Column, Column]:
+    """Return for programs the bounds of the efficiency of what `of` gives of a row; null if next to nothing is open."""
+
+    def end(number: int) -> Callable[[Any], float | None]:
+        def read(row: Any) -> float | None:
+            bound = None if (found := of(row)) is None else found.efficiency_bound
+            return None if bound is None else bound[number]
+
+        return read
+
+    return (
+        fact(f"{key}_low", "share", end(0), about="Its least; null where samples leave next to nothing open."),
+        fact(f"{key}_high", "share", end(1), about="Its most, likewise."),
+    )
+
 
 RANK_FACTS = (
     fact("rank_efficiency_of", "count", "efficiency_rank.compared", about="How many were compared on that model."),
@@ -35,6 +57,14 @@ RANK_FACTS = (
         about="The own GPU-hours on that model.",
     ),
     fact("efficiency_on_model", "share", "efficiency_rank.efficiency"),
+    *efficiency_bounds("efficiency_on_model", attrgetter("efficiency_rank")),
+    fact(
+        "rank_efficiency_unconfirmed",
+        "words",
+        "efficiency_rank.unconfirmed",
+        "boolean",
+        about="Whether any of the compared efficiencies has bounds.",
+    ),
 )
 """Columns beside a rank by efficiency, of rows with an `efficiency_rank`."""
 
@@ -90,6 +120,7 @@ def people_columns(
         *map(state_hours, IDLE_ALLOCATED[::-1]),
         fact("unconfirmed_gpu_hours", "gpu_hours", "allocated_open_ms"),
         column("efficiency", tr("efficiency"), "share", efficiency, "efficiency"),
+        *efficiency_bounds("efficiency"),
         *(each if each.key in measured else replace(each, audience="programs") for each in CARD_USE_COLUMNS),
         fact("rank_gpu_time", "count", about="1 is the most GPU time."),
         fact("ranked", "count", about="Among how many by GPU time; ranks are those among everybody."),
@@ -117,7 +148,7 @@ def _people(kind: Kind, title: str, people: Sequence[UserFigures], money: Money)
         shown=_LISTED,
         rest=more_with_hours([each.allocated_ms for each in ordered[_LISTED:]]),
         notes=(
-            RANK,
+            *rank_notes(each.efficiency_rank for each in ordered),
             *low_note(sum(each.state_ms["low"] for each in ordered), sum(each.low_by_sm_ms for each in ordered)),
             *unconfirmed_note(
                 sum(each.allocated_open_ms for each in ordered) if any(each.leaves_open for each in ordered) else 0
@@ -158,17 +189,33 @@ def _lost_ms(person: UserFigures) -> float:
     return person.idle_allocated_ms - person.allocated_open_ms
 
 
+def rank_notes(ranks: Iterable[EfficiencyRank | None]) -> tuple[str, ...]:
+    """Return how ranks are made, and what an unconfirmed one is, if there is any."""
+    unconfirmed = any(rank is not None and rank.unconfirmed for rank in ranks)
+    return (RANK, _UNCONFIRMED) if unconfirmed else (RANK,)
+
+
 def efficiency(row: Account) -> Share | str | None:
     """Return the efficiency, with bounds where it is only sampled."""
-    if (bound := row.efficiency_bound) is not None:
-        low, high = map(Share, bound)
-        return tr("{low} to {high}", low=low, high=high)
-    return None if row.efficiency is None else Share(row.efficiency)
+    return None if row.efficiency is None else _share_or_range(row.efficiency, row.efficiency_bound)
+
+
+def efficiency_on_model(rank: EfficiencyRank) -> Share | str:
+    """Return the efficiency of the rank, likewise."""
+    return _share_or_range(rank.efficiency, rank.efficiency_bound)
+
+
+def _share_or_range(share: float, bound: tuple[float, float] | None) -> Share | str:
+    if bound is None:
+        return Share(share)
+    low, high = map(Share, bound)
+    return tr("{low} to {high}", low=low, high=high)
 
 
 def rank_place(rank: EfficiencyRank) -> Sentence:
-    """Return the rank and its model: `1/7 H100 SXM`."""
-    return tr("{rank}/{compared} {model}", rank=rank.place, compared=rank.compared, model=card_name(rank.model))
+    """Return the rank and its model: `1/7 H100 SXM`, or `1/7 H100 SXM, unconfirmed`."""
+    place = tr("{rank}/{compared} {model}", rank=rank.place, compared=rank.compared, model=card_name(rank.model))
+    return tr("{place}, unconfirmed", place=place) if rank.unconfirmed else place
 
 
 def _rank(person: UserFigures) -> str:
@@ -178,7 +225,7 @@ def _rank(person: UserFigures) -> str:
         return ""
     place = rank_place(rank)
     own, compared = (None if share is None else round(100 * share, 1) for share in (person.efficiency, rank.efficiency))
-    return place if own == compared else tr("{label}: {value}", label=place, value=Share(rank.efficiency))
+    return place if own == compared else tr("{label}: {value}", label=place, value=efficiency_on_model(rank))
 
 
 def low_note(low_ms: float, low_by_sm_ms: float) -> list[str]:

@@ -16,7 +16,7 @@ from analytics.tables.card_use import card_use_facts
 from analytics.tables.jobs import findings_about_user, jobs_of_user
 from analytics.tables.names import card_name
 from analytics.tables.palette import Palette
-from analytics.tables.people import efficiency, teams, users
+from analytics.tables.people import efficiency, efficiency_on_model, teams, users
 from analytics.tables.quotas import quotas
 from dashboard.pages.page import Page, PlacedSection, TablesPage
 from dashboard.render.panel import section_panel
@@ -96,15 +96,16 @@ def _efficiency(view: View, person: UserFigures) -> str:
     share, rank = efficiency(person) or Share(None), person.efficiency_rank
     if rank is None:
         return view.language.shown(share)
-    return tr(
+    place = tr(
         "{share}, rank {rank} of {compared} on {model} ({hours} GPU-hours, {on_model})",
         share=share,
         rank=Number(rank.place),
         compared=Number(rank.compared),
         model=card_name(rank.model),
         hours=GpuHours(rank.allocated_ms),
-        on_model=Share(rank.efficiency),
+        on_model=efficiency_on_model(rank),
     )
+    return tr("{place}, unconfirmed", place=place) if rank.unconfirmed else place
 
 
 USERS = Page(

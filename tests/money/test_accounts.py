@@ -157,6 +157,12 @@ def test_doubtful_low_use_takes_from_the_efficiency_no_more_than_it_gave() -> No
     found = accounts(rows).total
     assert found.efficiency == pytest.approx(1.05 / 2)
     assert found.efficiency_bound == pytest.approx((1 / 2, 1.05 / 2)), "the busy hour was watched"
+    ranked = accounts([*rows, segment("a2", 0, 3600, "active", **watched | {"user": "bob"})], TEAMS).by("user")
+    ann, bob = (row.efficiency_rank for row in sorted(ranked, key=lambda row: row.label))
+    assert ann is not None
+    assert bob is not None
+    assert (ann.efficiency_bound, ann.unconfirmed) == (found.efficiency_bound, True)
+    assert (bob.efficiency_bound, bob.unconfirmed) == (None, True), "the other one's is a range"
 
 
 def test_energy_needs_to_be_known_for_nine_tenths_of_the_time() -> None:

@@ -88,6 +88,8 @@ def test_every_table_of_the_ledger_states_apart_what_nothing_confirms(
     bounds = re.search(r"; ([\d.]+) % to ([\d.]+) % of the allocated time was effective", table)
     assert bounds is not None
     low, high = (float(each) / 100 for each in bounds.groups())
+    money = found["money"]
+    assert (money["efficiency_low"], money["efficiency_high"]) == pytest.approx((low, high), abs=0.0005)
     assert low < found["money"]["efficiency"] < high, "work between samples at 0, and rest between samples of work"
     assert f"{sum(whole.values()):.1f} GPU-hours of idle time are only sampled" in table
 
