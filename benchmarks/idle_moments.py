@@ -78,7 +78,7 @@ def moments(segments: pl.DataFrame, plan: Plan) -> Iterator[Moment]:
     """
     pools = dict(segments.select("gpu", "pool").unique("gpu").iter_rows())
     for until_ms in range(plan.since_ms, plan.until_ms + 1, plan.step_ms):
-        intervals = known_intervals(segments, pools.__getitem__, until_ms)
+        intervals = known_intervals(segments, pools.__getitem__, until_ms).cast({pl.Categorical: pl.String})
         running = pl.col("is_last") & (pl.col("end") == until_ms)
         cases = intervals.filter(running & (until_ms - pl.col("began") >= plan.age_min_ms)).select(
             "gpu",

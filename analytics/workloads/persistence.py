@@ -59,7 +59,7 @@ def promised(intervals: pl.DataFrame, until_ms: int, horizon_ms: int) -> Mapping
 
 
 def known_intervals(rows: pl.DataFrame, pool_of: Callable[[str], str], until_ms: int) -> pl.DataFrame:
-    """Return the `idle_intervals` of ledger rows as known at a moment, with the `pool` of each GPU."""
+    """Return the `idle_intervals` of ledger rows as known at a moment, names as categories, with each GPU's `pool`."""
     known = rows.filter(pl.col("time") < until_ms).with_columns(pl.col("end").clip(upper_bound=until_ms))
     known = known.cast({pl.String: pl.Categorical})  # a year of strings takes four times the time and memory
     pools = {gpu: pool_of(gpu) for gpu in known["gpu"].unique()}
