@@ -250,7 +250,10 @@ class Manifest:
 
 
 def _with_ends(rows: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Return the rows in order, with the ends of whole segments or idle intervals instead of cuts at midnight."""
+    """Return the rows in order, with the ends of whole segments or idle intervals instead of cuts at midnight.
+
+    `rows` itself loses its columns.
+    """
     start, end = f"{name}_start", f"{name}_end"
     cut = (pl.col("end") % DAY_MS == 0) | (pl.col("time") != pl.col(start))
     over = rows.select("host", "gpu", start, "time", "end").with_row_index("row").filter(cut)

@@ -32,7 +32,7 @@ def idle_intervals(segments: pl.DataFrame) -> pl.DataFrame:
             start.
 
     Args:
-        segments: gpu, host, time, end, state and user of ledger rows.
+        segments: gpu, host, time, end, state and user of ledger rows. Rows of a GPU must not overlap.
     """
     state, user = pl.col("state").cast(pl.String), pl.col("user").fill_null(ANYBODY)
     use = (
@@ -55,8 +55,9 @@ def idle_intervals(segments: pl.DataFrame) -> pl.DataFrame:
     )
     parts = parts.with_columns(run=islands(("gpu", "is_idle")))
     runs = one_row_each(parts, pl.col("run"), ("end", "after"))
+    runs = runs.select("before", "after", began="time", stop="end")
     idle = parts.filter("is_idle")
-    idle = idle.with_columns(runs.select("before", "after", began="time", stop="end")[idle["run"] - 1])
+    idle = idle.with_columns(runs[idle["run"] - 1])  # runs count from 1
     held = pl.col("kind") == "held"
     own = _share_user(pl.col("user"), pl.col("after"))
     begun = (pl.coalesce("before", "host"), pl.col("before").is_null(), pl.col("time") // TOGETHER_MS)
