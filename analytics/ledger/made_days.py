@@ -37,8 +37,12 @@ from fallow.lake import Lake, LakeFile
 WORTH_A_POOL_BYTES = 64 * 2**20
 """Bytes of Parquet; below this, starting processes takes longer than the work."""
 
-_STITCHED_BYTES = 12 * 2**20
-"""Bytes of Parquet of `ledger_part` whose days are joined at a time: 300,000 rows, which take half a GiB."""
+_STITCHED_BYTES, _MOST_READINGS = 12 * 2**20, 8
+"""Bytes of Parquet of `ledger_part` that are joined at a time: 300,000 rows, which take half a GiB. Each of the shares
+of hosts is read from the files of all days, so there are at most this many for it."""
+
+_FILES_AT_ONCE = 16
+"""Files of days that are read together where only the rows of a share stay."""
 
 _BATCH_BYTES = 3 * 2**20
 """Bytes of Parquet in one task, some 300,000 rows: calls cost nothing, and they fit into a processor's cache."""
@@ -331,7 +335,7 @@ class MadeDays:
         stored = [(share, files) for date in wanted for share, files in self._files[date].items()]
         size = sum(files[schema.LEDGER_PART.name].size_bytes for _, files in stored)
         total = max((share.total for share, _ in stored), default=1)
-        while size > total * _STITCHED_BYTES:
+        while size > total * _STITCHED_BYTES and total < _MOST_READINGS:
             total *= 2
         for number in range(total):
             share = HostShare(number, total)
@@ -352,7 +356,8 @@ class MadeDays:
         if share == _ALL:
             return pl.concat([read_days(files, table, columns, self._damaged), *loose], how="vertical_relaxed")
         # the files have rows of other shares, too: read together they would be as large as the ledger
-        read = (read_days([file], table, columns, self._damaged) for file in files)
+        batches = (files[start : start + _FILES_AT_ONCE] for start in range(0, len(files), _FILES_AT_ONCE))
+        read = (read_days(batch, table, columns, self._damaged) for batch in batches)
         own = [
             each.filter(pl.col("host").is_in(list(filter(share.holds, each["host"].unique()))))
             for each in (*read, *loose)
