@@ -238,7 +238,7 @@ NONE = (
             memory=0.9),
     Program("hang after little work", "a tiny model before it, so power hardly falls",
             ANY, (("tiny", 600, 900),), 2, kind="hung", stall=SPIN, memory=1.4),
-    Program("endless kernel", "one thread waits for a flag that nobody sets",
+    Program("endless kernel", "one thread waits for a flag that is never set",
             ANY, (("forward", 300, 900),), kind="hung", stall=(("one block", 900, 900),)),
     Program("deadlocked grid", "every SM waits at a barrier of the grid",
             ANY, (("step", 300, 900),), kind="hung", stall=(("whole grid", 900, 900),)),

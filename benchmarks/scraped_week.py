@@ -266,7 +266,7 @@ def measure() -> Iterator[Figure]:
     yield Figure(
         "scraped_findings_right", 100 * sum(right for _, right in surer) / sum(count for count, _ in surer), "%",
         "GPUs of findings of medium or high confidence from two weeks of 60 s scrapes with the energy"
-        " counter: nobody used them in the week after",
+        " counter: unused in the week after",
     )  # fmt: skip
 
 

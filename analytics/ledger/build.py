@@ -14,7 +14,7 @@ from analytics.ledger.cache import expired_days, files_of, in_turn, sizes_of
 from analytics.ledger.catch_up import Days, KeptLedger, catch_up, join_newest, manifest_of
 from analytics.ledger.day import SOURCES, load_allocations
 from analytics.ledger.gpu_states import STATES_OF_GPUS
-from analytics.ledger.lifetimes import COUNTED, Earlier, activity, lifetimes
+from analytics.ledger.lifetimes import HISTORY_COLUMNS, Earlier, activity, lifetimes
 from analytics.ledger.made_days import MadeDays, host_days, rollup_files
 from analytics.ledger.rollups import Rollups
 from analytics.ledger.settings import LedgerSettings
@@ -94,7 +94,7 @@ class Ledger:
 def recent(ledger: Ledger, first_ms: int) -> Ledger:
     """Return the ledger from a moment's day on, with all lifetimes; hourly and daily tables stay as they are."""
     is_before = pl.col("time") < floor_ms(first_ms, DAY_MS)
-    before = ledger.segments.select(COUNTED).filter(is_before)
+    before = ledger.segments.select(HISTORY_COLUMNS).filter(is_before)
     if before.is_empty():
         return ledger
     known = ledger.earlier

@@ -28,7 +28,7 @@ _LEAST = ("first_seen", "first_use")
 _OF_THE_DAY = ("day_known_ms", "day_active_ms")
 ACTIVITY = ("gpu", "time", "known_ms", "active_ms")
 """Columns of `Earlier.activity` and `activity`; `time` is the start of the day."""
-COUNTED = (*STATES_OF_GPUS, "util_ms", "sample_count", "gpu_util_max_pct", "mem_used_max_bytes", "user_source")
+HISTORY_COLUMNS = (*STATES_OF_GPUS, "util_ms", "sample_count", "gpu_util_max_pct", "mem_used_max_bytes", "user_source")
 """Columns of the ledger from which `lifetimes` and `activity` follow."""
 
 

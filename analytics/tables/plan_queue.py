@@ -370,8 +370,6 @@ def counted_jobs(waits: QueueWaits, used: float | None) -> Table:
 
 def back_test(waits: QueueWaits) -> Table:
     """Return for programs the waits of the window and of its two halves; none without a job with a submission time."""
-    groups = () if waits.rows.is_empty() else (all_waits(waits), *halves(waits))
-    rows = (
-        replace(group, name=name) for name, group in zip(("all", "first_half", "second_half"), groups, strict=False)
-    )
+    named = zip(("all", "first_half", "second_half"), (all_waits(waits), *halves(waits)), strict=True)
+    rows = () if waits.rows.is_empty() else tuple(replace(group, name=name) for name, group in named)
     return for_programs("queue_halves", (fact("part", "words", "name"), *_GROUP_COLUMNS), rows)

@@ -136,11 +136,11 @@ def _hosts(view: View, each: Recommendation) -> list[str]:
     return now or [host for host in each.host.split(JOINER) if host]
 
 
-def _finding(view: View, finding: Finding, told: Confidence) -> list[Any]:
-    """Return the finding, its grade, and its unmet conditions unless its confidence is `told`, the recommendation's."""
+def _finding(view: View, finding: Finding, shown: Confidence) -> list[Any]:
+    """Return the finding, its grade, and its unmet conditions unless its confidence is `shown` already."""
     name = dcc.Link(heading(finding, view.report.decision_review), href=address(view, "finding", finding.finding_id))
     grade = view.translate(tr(finding.confidence.grade))
-    failed = [html.Li(condition) for condition in finding.confidence.failed if finding.confidence != told]
+    failed = [html.Li(condition) for condition in finding.confidence.failed if finding.confidence != shown]
     return [
         name,
         " ",

@@ -142,6 +142,7 @@ def test_in_how_many_files_the_hosts_of_a_day_are_changes_no_row(
     assert shares() == {0}
     monkeypatch.setattr(cache, "HOSTS_A_FILE", 2)
     monkeypatch.setattr(made_days, "_STITCHED_BYTES", 4096)
+    shutil.rmtree(Path(filled.root, schema.GPU_LIFETIME.name))  # the days are joined again, a share at a time
     several, kept = load(filled), snapshot(filled)
     assert shares() == {3, 4, 5, 6}
     for each in (several, load(filled)):

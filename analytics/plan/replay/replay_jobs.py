@@ -269,7 +269,7 @@ def _ran_in(window: tuple[int, int]) -> pl.Expr:
 
 
 def _waits_at(until_ms: int) -> pl.Expr:
-    """Return whether a job waits at a moment, as far as it was observed."""
+    """Return whether a job is known to wait at a moment."""
     later = [(pl.col(name) >= until_ms).fill_null(value=False) for name in ("start", "withdrawn")]
     gone = pl.any_horizontal(pl.col("start", "withdrawn").is_not_null())
     seen = pl.col("as_of").is_null() | (pl.col("as_of") >= until_ms - SEEN_WAITING_MS)
