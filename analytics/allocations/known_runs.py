@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from analytics.allocations.model import ROW_SCHEMA
+from analytics.allocations.model import ROW_SCHEMA, is_reported
 from analytics.frames import read_frame
 from analytics.importers.times import LATEST_MS
 from fallow.clock import DAY_MS, MINUTE_MS, utc_day
@@ -86,7 +86,7 @@ def on_known_runs(lake: Lake, rows: pl.DataFrame, as_of_ms: int | None) -> tuple
     if known.is_empty():
         return rows, NO_RUNS
     named, replaced = _named_rows(rows.filter(is_named), known, as_of_ms)
-    counted, also = _counted_rows(rows.filter(is_counted), known.filter(~pl.col("is_fixed")))
+    counted, also = _counted_rows(rows.filter(is_counted), known.filter(~pl.col("is_fixed")), as_of_ms)
     other_rows = rows.filter(~is_named & ~is_counted)
     return pl.concat([other_rows, counted, named]), pl.concat([replaced, also]).unique()
 
@@ -106,15 +106,15 @@ def _known_rows(lake: Lake, rows: pl.DataFrame) -> pl.DataFrame:
         same = frame.join(rows.select(_JOB).unique(), on=_JOB, how="semi", nulls_equal=True)
         parts.append(same.with_columns(is_agents=pl.lit(is_agents)))
     once = pl.concat(parts).group_by(*_RUN, "gpu", maintain_order=True).agg(pl.all().max())
-    scheduled = pl.any_horizontal(pl.col("submitted", "state").is_not_null()) | pl.col("gpu").is_null()
-    return once.with_columns(is_fixed=(scheduled | pl.col("is_agents")).any().over(_RUN))
+    is_fixed = is_reported() | pl.col("gpu").is_null() | pl.col("is_agents")
+    return once.with_columns(is_fixed=is_fixed.any().over(_RUN))
 
 
 def _runs(rows: pl.DataFrame) -> pl.DataFrame:
     """Return one row per run: `until` (its end, largest while it runs), `is_reported` (by a scheduler), `gpus`."""
     return rows.group_by(_RUN, maintain_order=True).agg(
         until=pl.when(pl.col("end").is_null().any()).then(_EVER).otherwise(pl.col("end").max()),
-        is_reported=pl.any_horizontal(pl.col("submitted", "state").is_not_null()).any(),
+        is_reported=is_reported().any(),
         gpus=pl.col("gpu").drop_nulls().unique(),
     )
 
@@ -226,10 +226,10 @@ def _with_facts(rows: pl.DataFrame, fixed: pl.DataFrame) -> pl.DataFrame:
     return met.with_columns(facts).select(*ROW_SCHEMA)
 
 
-def _counted_rows(rows: pl.DataFrame, loose: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _counted_rows(rows: pl.DataFrame, loose: pl.DataFrame, as_of_ms: int | None) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the rows plus one for each GPU that labels named in their time, and the lake's runs of these GPUs.
 
-    A row gets at most as many GPUs as it counts, the longest first.
+    A row gets at most as many GPUs as it counts, the longest first, and keeps them while its job runs.
     """
     runs = rows.sort("time").with_columns(next=pl.col("time").shift(-1).over(_JOB))
     until = pl.min_horizontal(pl.col("end"), pl.col("next") - _NEAR_MS, pl.lit(_EVER))
@@ -242,8 +242,9 @@ def _counted_rows(rows: pl.DataFrame, loose: pl.DataFrame) -> tuple[pl.DataFrame
         .filter(pl.col("time_there") != pl.col("time"))  # the merge has those
     )
     lasted = pl.coalesce("end_there", "until") - pl.col("time_there")
+    ran_on = (pl.col("end_there") <= pl.lit(as_of_ms, pl.Int64)).fill_null(value=False)
     by_gpu = (
-        met.with_columns(lasted=lasted, end=pl.coalesce("end", "end_there"))
+        met.with_columns(lasted=lasted, end=pl.coalesce("end", pl.when(~ran_on).then("end_there")))
         .sort("lasted", descending=True)
         .unique([*_RUN, "gpu"], keep="first", maintain_order=True)
     )

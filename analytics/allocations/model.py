@@ -61,6 +61,14 @@ ROW_SCHEMA: dict[str, pl.DataType] = {"host": pl.String(), **empty(ALLOCATION).s
 """Names and types of the columns of an allocation in memory."""
 
 
+def is_reported(suffix: str = "") -> pl.Expr:
+    """Return whether a scheduler reported the allocation; one that only labels show has neither submission nor state.
+
+    `suffix` follows the names of the columns.
+    """
+    return pl.any_horizontal(pl.col(f"submitted{suffix}", f"state{suffix}").is_not_null())
+
+
 def conform(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows with exactly these columns; missing columns are null."""
     return shaped(rows, ROW_SCHEMA)

@@ -109,7 +109,7 @@ def moved_rows(lake: Lake, rows: pl.DataFrame, shifted: Shifted) -> pl.DataFrame
         on=["scheduler", "allocation_id_old", "host", "time_old"],
         nulls_equal=True,
     ).with_columns(pl.lit(None, pl.Int64).alias(name) for name in ("end", "submitted", "planned_end"))
-    return merge(there.select(rows.columns), rows)
+    return merge(there.select(rows.columns), rows, None)
 
 
 def _runs(rows: pl.DataFrame) -> pl.DataFrame:

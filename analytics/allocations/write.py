@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from analytics.allocations.model import ROW_SCHEMA, ReadAllocations, conform
+from analytics.allocations.model import ROW_SCHEMA, ReadAllocations, conform, is_reported
 from analytics.frames import read_frame
 from analytics.importers.kinds import with_progress
 from analytics.importers.publish import Published
@@ -57,7 +57,9 @@ def write(
     for key in with_progress(sorted(days, key=lambda key: key[::-1], reverse=newest_first), "writing allocations"):
         place = LakeFile("allocation", utc_day(int(key[1]) * DAY_MS), str(key[0]), 0, 0)
         facts = _facts(read, visible(due[key]))
-        done = _write_day(lake, conform(days[key]), place, due[key], gone=gone.drop("_day"), facts=facts)
+        done = _write_day(
+            lake, conform(days[key]), place, due[key], gone=gone.drop("_day"), facts=facts, as_of_ms=read.as_of_ms
+        )
         total = total.plus(done)
     return total
 
@@ -93,13 +95,14 @@ def _write_day(
     *,
     gone: pl.DataFrame,
     facts: Mapping[str, str],
+    as_of_ms: int | None,
 ) -> Published:
     seen = visible(list(there))
     if not there:  # nothing to merge with: true for most days of a first import
         return _write_new(lake, new, place, facts)
     everything = conform(read_frame(seen, ALLOCATION))
     old = everything.join(gone, on=gone.columns, how="anti", nulls_equal=True)
-    merged = merge(old, new)
+    merged = merge(old, new, as_of_ms)
     named = merged.join(_rows_on_known_gpus(old, new), on=_KEY, how="semi", nulls_equal=True)
     same = merged.join(old, on=ALLOCATION.names, how="semi", nulls_equal=True).height
     already = named.join(old, on=ALLOCATION.names, how="semi", nulls_equal=True).height
@@ -131,23 +134,28 @@ def _write_new(lake: Lake, new: pl.DataFrame, place: LakeFile, facts: Mapping[st
     return Published("allocation", rows.height, 0, 0, 1)
 
 
-def merge(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+def merge(old: pl.DataFrame, new: pl.DataFrame, as_of_ms: int | None) -> pl.DataFrame:
     """Return the allocations of both, one row per scheduler, allocation, start and GPU; both with ROW_SCHEMA.
 
     Where both know an allocation, new values win unless they are null. Once an allocation has an end, a source in which
-    it still runs is the older one, and adds only what was unknown. Where one source names the GPUs of an allocation and
-    the other only counts them, the GPUs stay, and the newer source gives the other values.
+    it still runs is the older one, and adds only what was unknown; but where only labels show the end, the scheduler
+    wins, with whose allocations it ran at `as_of_ms`. Where one source names the GPUs of an allocation and the other
+    only counts them, the GPUs stay, and the newer source gives the other values.
     """
     named = _rows_on_known_gpus(old, new)
     both = named.with_columns(_new=True).join(
         old.with_columns(_old=True), on=_KEY, how="full", coalesce=True, nulls_equal=True, suffix="_old"
     )
-    older = (pl.col("end").is_null() & pl.col("end_old").is_not_null()) | pl.col("_new").is_null()
-    values = [
-        pl.when(older).then(pl.coalesce(f"{name}_old", name)).otherwise(pl.coalesce(name, f"{name}_old")).alias(name)
+    outranks = is_reported() & ~is_reported("_old")
+    runs = pl.col("end").is_null() & pl.col("_new").is_not_null()
+    older = (runs & pl.col("end_old").is_not_null() & ~outranks) | pl.col("_new").is_null()
+    values = {
+        name: pl.when(older).then(pl.coalesce(f"{name}_old", name)).otherwise(pl.coalesce(name, f"{name}_old"))
         for name in ("host", *_VALUES)
-    ]
-    merged = both.with_columns(values).select(*ROW_SCHEMA)
+    }
+    ran_on = (runs & outranks & (pl.col("end_old") <= pl.lit(as_of_ms, pl.Int64))).fill_null(value=False)
+    values["end"] = pl.when(~ran_on).then(values["end"])
+    merged = both.with_columns(**values).select(*ROW_SCHEMA)
     return _sorted_rows(_without_counts_of_named(merged))
 
 

@@ -97,13 +97,33 @@ def test_older_history_lengthens_a_run_that_is_known_from_its_middle(lake: Lake)
     assert spans(lake) == [("nlp/a", "G0", -30, None), ("nlp/a", "G1", -30, None)]
 
 
+TWO_DAYS_S = 2 * 86_400
+OTHERS = host_rows("h2", TWO_DAYS_S - 60, TWO_DAYS_S, G9=[None])
+"""A host that has samples while h1 has none."""
+
+
 def test_a_run_that_goes_on_after_an_end_was_told_runs_again(lake: Lake) -> None:
-    day = 86_400
     left = bring(lake, (60, [host_rows("h1", 0, 60, G0=["nlp/a"])]))
-    bring(lake, (2 * day, []), before=left)
+    left = bring(lake, (TWO_DAYS_S, []), before=left)
+    assert spans(lake) == [("nlp/a", "G0", 0, None)]  # a window without any sample shows no end
+    bring(lake, (TWO_DAYS_S, [OTHERS]), before=left)
     assert spans(lake) == [("nlp/a", "G0", 0, 60)]
     bring(lake, (120, [host_rows("h1", 60, 120, G0=["nlp/a"])]))
     assert spans(lake) == [("nlp/a", "G0", 0, None)]
+
+
+@pytest.mark.parametrize("start_s", [0, -20])
+@pytest.mark.parametrize(("as_of_s", "end_s"), [(50, 60), (60, None)])
+def test_a_scheduler_that_has_a_job_running_outranks_labels_that_ended(
+    allocations: Allocations, file: File, lake: Lake, *, start_s: int, as_of_s: int, end_s: int | None
+) -> None:
+    left = bring(lake, (60, [host_rows("h1", 0, 60, G0=["slurm:7@1001"])]))
+    bring(lake, (TWO_DAYS_S, [OTHERS]), before=left)
+    # another job's end is the newest moment of the file
+    jobs = sacct("7", start_s, None, gpus=1) + sacct("8", -100, as_of_s, nodes="h3").partition("\n")[2]
+    allocations("import", "slurm", file(jobs))
+    assert ("7", "G0", start_s, end_s) in spans(lake)
+    assert {row["user"] for row in stored(lake) if row.get("gpu") == "G0"} == {"bob"}
 
 
 def test_a_pod_that_an_agent_saw_too_is_one_allocation(lake: Lake) -> None:

@@ -109,7 +109,8 @@ scraped at different moments, and sometimes miss a user.
 """
 
 _SILENT_MS = DAY_MS
-"""A run on a GPU without samples for this long ended with its last sample, as in agents' rows for a silent kubelet."""
+"""A run on a GPU without samples for this long ended with its last sample, as in agents' rows for a silent kubelet,
+where other GPUs still have samples: a server without any shows no end."""
 
 RUN_KEY = ("scheduler", "allocation_id", "host", "gpu")
 RUN_SCHEMA: dict[str, pl.DataType] = {
@@ -148,7 +149,8 @@ def label_runs(given: Given, before: pl.DataFrame, as_of_ms: int) -> LabelRuns:
     # a fleet whose exporters name no users does not show who has left
     can_tell = pl.col("until_ms").is_not_null() | pl.col("scheduler").is_in(seen["scheduler"].unique().implode())
     is_gone = (pl.col("first_ms") > pl.col("time")).fill_null(value=False) & can_tell
-    is_silent = (pl.col("first_ms").is_null() & (pl.col("until_ms") < as_of_ms - _SILENT_MS)).fill_null(value=False)
+    silent_since_ms = as_of_ms - _SILENT_MS if given.looked.height else 0
+    is_silent = (pl.col("first_ms").is_null() & (pl.col("until_ms") < silent_since_ms)).fill_null(value=False)
     ended = left.filter(is_gone | is_silent).with_columns(
         end=pl.min_horizontal("until_ms", "first_ms"),
         is_new=pl.lit(value=False),
