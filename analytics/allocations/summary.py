@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 
 import polars as pl
 
 from analytics.allocations.model import ReadAllocations
-from analytics.importers.command import published_line
+from analytics.importers.command import next_line, published_line
 from analytics.importers.model import FileReport
 from analytics.importers.publish import Published
 from fallow.clock import format_ms
@@ -32,6 +33,7 @@ def as_json(read: ReadAllocations, published: Sequence[Published] | None, lake: 
         "files": [dataclasses.asdict(report) for report in read.files],
         "published": published is not None,
         "tables": [dataclasses.asdict(each) for each in published or ()],
+        "next": _next_command(lake),
     }
 
 
@@ -53,10 +55,14 @@ def as_text(read: ReadAllocations, published: Sequence[Published] | None, lake: 
         *(f"note      {note}" for note in read.notes),
         f"lake      {lake}",
         *(published_line(each) for each in published or () if each.files_written or each.already_there),
+        "  nothing is published" if published is None else next_line(_next_command(lake)),
     ]
-    if published is None:
-        lines.append("  nothing is published")
     return "\n".join(lines)
+
+
+def _next_command(lake: str) -> str:
+    """Return the command that shows the imported allocations."""
+    return f"fallow allocations list --lake {shlex.quote(lake)}"
 
 
 def nothing_error(read: ReadAllocations, remedies: Sequence[tuple[str, str]]) -> InputError:

@@ -79,7 +79,7 @@ def as_text(outcome: ImportOutcome) -> str:
         *(f"odd       {odd}" for odd in outcome.odd),
         f"lake      {outcome.lake}",
         *(published_line(each) for each in outcome.published or ()),
-        "  nothing is published" if outcome.published is None else next_line(outcome.lake, since),
+        "  nothing is published" if outcome.published is None else next_line(next_command(outcome.lake, since)),
     ]
     return "\n".join(lines)
 
@@ -89,8 +89,8 @@ def next_command(lake: str, since: str) -> str:
     return f"fallow recommendations --lake {shlex.quote(lake)} --since {since}"
 
 
-def next_line(lake: str, since: str) -> str:
-    return f"next      {next_command(lake, since)}"
+def next_line(command: str) -> str:
+    return f"next      {command}"
 
 
 def _file_lines(report: FileReport) -> list[str]:

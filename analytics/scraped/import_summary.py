@@ -90,7 +90,10 @@ def as_text(done: ScrapedImport) -> str:
             f"lake      {wish.lake.root}",
             *(published_line(each) for each in totals.published.values()),
             *(
-                [f"journal   {done.journal} (safe to delete)", next_line(wish.lake.root, format_ms(wish.since_ms))]
+                [
+                    f"journal   {done.journal} (safe to delete)",
+                    next_line(next_command(wish.lake.root, format_ms(wish.since_ms))),
+                ]
                 if done.is_published
                 else ["  nothing is published"]
             ),

@@ -16,6 +16,7 @@ from analytics.plan.starving import StarvingPair
 from analytics.states import IDLE_ALLOCATED
 from analytics.tables.chart import Bars, Chart, ChartPlace, Panel
 from analytics.tables.names import GPU_HOURS, LEAST_MS, NAME_MOST, place_name
+from analytics.tables.plan_queue import no_waits
 from analytics.tables.point_samples import counted_note
 from analytics.tables.table import Table, column, column_of, fact, single
 from fallow.clock import HOUR_MS, SECOND_MS
@@ -148,10 +149,7 @@ def _notes(found: FleetAllocation) -> Iterator[str]:
             " (docs/money.md)."
         )
     if not found.waits:
-        yield tr(
-            "No job in this window has a submission time, so queue waits are unknown. Import jobs with `fallow"
-            " allocations import slurm`, `kubernetes` or `csv`."
-        )
+        yield no_waits()
     if found.seen is not None and round(found.seen, 3) < 1:
         yield tr(
             "{share} of the GPU time was observed. The other time is in no row, so the real figures may be higher.",

@@ -65,6 +65,14 @@ def wait_causes(waits: QueueWaits, *, in_brief: bool = False) -> Table:
     )
 
 
+def no_waits() -> str:
+    """Return the sentence for a window without a job whose wait can be counted."""
+    return tr(
+        "No job with a known submission time and number of GPUs waited or started in this window, so queue waits are"
+        " unknown. Import jobs with `fallow allocations import slurm`, `kubernetes` or `csv`."
+    )
+
+
 def _listed_causes(whole: WaitGroup) -> tuple[WaitCause, ...]:
     """Return the causes of any wait, and shortage in any case: no wait for it is an answer too."""
     return tuple(cause for cause in CAUSES if whole.cause_ms[cause.name] or cause.name == SHORTAGE)
@@ -72,10 +80,7 @@ def _listed_causes(whole: WaitGroup) -> tuple[WaitCause, ...]:
 
 def _headline(waits: QueueWaits, whole: WaitGroup) -> str | SentenceList:
     if waits.rows.is_empty():
-        return tr(
-            "No job in this window has a submission time, so queue waits cannot be computed. Import jobs with `fallow"
-            " allocations import slurm`, `kubernetes` or `csv`."
-        )
+        return no_waits()
     if not whole.wait_ms:
         return tr("No job waited. Jobs counted: {number}.", number=whole.jobs)
     shares = {name: Share(whole.share_of(causes)) for name, causes in _cause_groups().items()}

@@ -95,7 +95,7 @@ def unconfirmed_note(open_ms: float) -> tuple[str, ...]:
     """Return a note about unconfirmed idle time that does not count as unused; empty if there is none."""
     sentence = tr(
         "{hours} GPU-hours of idle time are only sampled. They do not count as unused, because nothing confirms them:"
-        " see “Point samples”.",
+        " see “Point samples” in the report or in `fallow ledger`.",
         hours=GpuHours(open_ms),
     )
     return (sentence,) if open_ms else ()

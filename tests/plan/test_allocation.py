@@ -156,7 +156,7 @@ def test_without_allocations_projects_are_answered_and_a_week_before_is_checked(
     train(fleet, fleet.host("h1", H100, 2), "ann", slurm_account="maps")
     lake = fleet.write(made_lake(tables / "lake"))
     said = text(lake, "allocation")
-    assert "No job in this window has a submission time" in said
+    assert "No job with a known submission time" in said
     assert "wasted the most" not in said
     assert "1 ending frees 2 GPUs by 2026-11-27: 2 (project end)." in said
     check = answer(lake, "allocation")["endings_check"]
