@@ -124,8 +124,8 @@ def glossary_page() -> str:
 
 <!-- written by `make docs` from analytics/glossary.py -->
 
-The words of the commands, the pages, the messages and these docs; `fallow glossary` prints them. The last column is the
-name in data and flags where that is another one. The rules have [a page of their own](rules.md).
+The words of the commands, the pages, the messages and these docs; `fallow glossary --all` prints them. The last column
+is the name in data and flags where that is another one. The rules have [a page of their own](rules.md).
 
 """.splitlines()
     for title, terms in (

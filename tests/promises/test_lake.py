@@ -133,7 +133,7 @@ def test_a_mount_that_goes_away_between_two_files_gets_no_other_file(spool: Spoo
 def test_of_two_agents_with_one_name_the_first_publishes_until_it_was_silent_for_three_periods(
     tmp_path: Path, lake: Lake, silent_s: int, *, is_given: bool
 ) -> None:
-    """docs/storage.md, Whose host's name it is: "void" after "three times `agent.publish_every`"; no row is doubled."""
+    """docs/storage.md, One agent per host name: "void" after "three times `agent.publish_every`"; no row is doubled."""
     hands = Hands()
 
     def publish(name: str, first: int, started_ms: int) -> bool:
