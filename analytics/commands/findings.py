@@ -106,7 +106,7 @@ def _tables(given: VerbInputs, args: argparse.Namespace) -> Tables:
 
 def _headline(given: VerbInputs, found: _Chosen) -> str:
     if found.review.findings:
-        return worth(found.sums)
+        return worth(found.sums, found.sums.low_findings if found.has_all else 0)
     if found.is_emptied:
         number = len(given.whole.review.findings)
         return tr_many("The filters leave none of the {number} {finding|findings} of this window.", number)

@@ -152,8 +152,8 @@ REVERSALS = record_column(
 """Columns of objects with `reversals`."""
 
 
-def worth(sums: FindingTotals) -> Sentence:
-    """Return the totals of the findings; each GPU counts once."""
+def worth(sums: FindingTotals, low: int = 0) -> Sentence:
+    """Return the totals of the findings; each GPU counts once. `low` findings of low confidence are listed as well."""
     parts: list[str] = [tr_many("{number} {finding|findings}", sums.findings)]
     if sums.gpus_to_take:
         sure = Number(sums.gpus_to_take_surely)
@@ -162,6 +162,8 @@ def worth(sums: FindingTotals) -> Sentence:
         )
     else:
         parts.append(tr("no GPU to free"))
+    if low:
+        parts.append(tr_many("{number} {finding|findings} of low confidence, which no sum counts", low))
     if 0 < sums.unpriced < sums.findings:
         parts.append(tr_many("{number} {finding|findings} without a price", sums.unpriced))
     if sums.gpus_to_take:

@@ -109,7 +109,7 @@ def test_text(held: Lake, capsys: pytest.CaptureFixture[str]) -> None:
     said = " ".join(run(capsys, held).split())
     for each in (
         f"2026-11-20 00:00 UTC to 2026-11-20 02:00 UTC fleet: 2 GPUs 17 of {len(RULES)} rules have too little history",
-        "0 findings; no GPU to free.",
+        "0 findings; no GPU to free; 1 finding of low confidence, which no sum counts.",
         "F-f3eb8c41f7 held h1 ann 4.0 - low 2",
         "Commands only inspect, because the newest row is ",
         "Held idle ≥ 120 min 4.0",
@@ -172,7 +172,7 @@ def test_the_sums_are_those_of_what_is_left_whatever_the_limit(mixed: Lake, caps
     text = run(capsys, mixed, "--limit", "1")
     said = " ".join(text.split())
     assert max(len(line) for line in text.splitlines() if not line.startswith("    next ")) <= 100
-    assert "0 findings; no GPU to free." in said
+    assert "0 findings; no GPU to free; 2 findings of low confidence, which no sum counts." in said
     assert "and 1 more finding with no more GPU to reclaim; `fallow findings` lists all" in said
     assert "user: cy (team vision), since 2026-11-20 00:00 UTC; reclaimable if the user agrees: b, c (2 of 2)" in said
 
