@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from datetime import date
 from operator import itemgetter
@@ -170,6 +171,7 @@ def mix_parts(found: Sequence[PoolPurchase], currency: str) -> Table | None:
             *(column_of(_ITEM, each) for each in _part_columns(currency)),
         ),
         rows=rows,
+        notes=(tr("A GPU that is rented on demand in some hours and as spot in others counts in both rows."),),
     )
 
 
@@ -287,7 +289,8 @@ def _needed(pool: PoolPurchase) -> Cell:
     need = pool.curve.hours["need"].to_numpy()
     if not len(need):
         return None
-    return tr("{mean}, at most {most}", mean=Number(float(need.mean()), 1), most=Number(float(need.max())))
+    # whole GPUs, as in the mix: a job that waits for a part of an hour needs a part of a GPU
+    return tr("{mean}, at most {most}", mean=Number(float(need.mean()), 1), most=Number(math.ceil(need.max())))
 
 
 def _weeks(pool: PoolPurchase) -> Cell:

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from analytics.ledger.summary import Totals
 from analytics.money.energy import Grid
 from analytics.money.offers import GpuOffer, OfferKind
 from analytics.money.prices import HOURS_PER_YEAR, PriceBook
@@ -28,9 +29,10 @@ from analytics.plan.purchase import (
 )
 from analytics.plan.purchase_mix import Hours, Option, cheapest_mix
 from analytics.solver import one_thread_solver
-from analytics.tables.plan_purchase import mix_sentence
+from analytics.tables.plan_purchase import mix_parts, mix_sentence, purchase_mix
 from analytics.workloads.fleet_demand import fleet_demand
 from fallow.clock import HOUR_MS, WEEK_MS
+from fallow.schema import STATES
 from tests.findings.conftest import context_of
 from tests.findings.scenarios.builder import H100, Fleet
 from tests.findings.scenarios.situations import train
@@ -133,6 +135,18 @@ def test_break_even_and_what_each_offer_costs_alone() -> None:
     assert found.with_taken is not None
     assert found.with_taken.cost > found.mix.cost
     assert found.now_yearly is None
+
+
+def test_the_highest_demand_is_that_of_the_whole_gpus_of_the_mix() -> None:
+    offers = (offer("on_demand", 2.0), offer("spot", 0.5, interruptions_per_day=Decimal(1)))
+    found = priced(need([1.0, 2.0, 2.0, 2.01] * 42, 0.5), *offers, book=PriceBook("EUR"))
+    [cells] = purchase_mix([found], "EUR", Totals(0, dict.fromkeys(STATES, 0))).cells
+    assert "1.8, at most 3" in map(str, cells)
+    parts = mix_parts([found], "EUR")
+    assert parts is not None
+    assert found.mix is not None
+    assert sum(part.gpus for part in found.mix.parts) == 5, "two are rented in both ways"
+    assert "counts in both rows" in str(parts.notes)
 
 
 def test_the_range_is_that_of_whole_weeks() -> None:
