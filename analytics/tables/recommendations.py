@@ -380,6 +380,7 @@ def by_group(found: Recommendations, by: GroupBy) -> Table:
             column("cost", tr("wasted"), "money", lambda group: Amount(from_cents(group.cents), currency)),
         ),
         rows=groups,
+        notes=(tr("GPUs: all that the actions name, those to repair included; reclaimable GPUs are only a part."),),
         wide=True,
     )
 

@@ -200,7 +200,7 @@ def _order_words(pool: PoolDemand, verdict: PoolVerdict) -> str:
         return tr("order {number}", number=number)
     if full.likely <= pool.policy.series.next_day:
         # the days since the last day to order would only repeat the lead time
-        return tr("order {gpus} now: demand takes every GPU", gpus=number)
+        return tr("order {gpus} now: demand, with queued jobs, takes every GPU", gpus=number)
     late = pool.policy.days_late(full.likely)
     if late:
         return tr_many("order {gpus}: {number} {day|days} late", late, gpus=number)

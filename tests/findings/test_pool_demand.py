@@ -154,7 +154,7 @@ def test_a_full_pool_keeps_and_orders_what_jobs_wait_for(tmp_path: Path) -> None
     assert (queued.peak.peak, queued.releasable, queued.verdict.kind, queued.verdict.gpus) == (10, 0, "order", 2)
     assert queued.verdict.order_by is not None
     # GPUs may be free while jobs that need more wait: the sentence is about demand
-    assert str(verdict_words(queued)).endswith("now: demand takes every GPU")
+    assert str(verdict_words(queued)).endswith("now: demand, with queued jobs, takes every GPU")
 
 
 def test_demand_that_is_about_to_grow_is_kept_for() -> None:
