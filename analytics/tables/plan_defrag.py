@@ -41,6 +41,10 @@ def room_for_jobs(rooms: Sequence[PoolRoom]) -> Table:
                 " on one other host, on GPUs that are free now. Work without a known user, jobs on several hosts and"
                 " MIG instances do not move."
             ),
+            tr(
+                "Idle GPUs: held, reserved or stalled for at least `findings.held_min` now. A GPU is reclaimable only"
+                " if a finding also says that it stays unused."
+            ),
             check_sentence(sum((each.check for each in rooms), RoomCheck())),
         ),
         wide=True,

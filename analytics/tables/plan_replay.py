@@ -471,8 +471,8 @@ def _notes(base: ReplayBase, outcome: ReplayOutcome, grid: Grid) -> Iterator[str
     jobs = base.rebuilt
     yield tr(
         "Replayed jobs: {jobs}; {bare} of them are GPU use without a job. {unasked} other jobs have no submission time."
-        " Both arrive when they started. Left out: {never} jobs that never had GPUs, and {unplaced} jobs without a"
-        " number of GPUs, without a known pool, or on parts of cards.",
+        " Both arrive when they started. Left out: {never} jobs that never had GPUs (the forecast counts the GPUs for"
+        " which they wait), and {unplaced} jobs without a number of GPUs, without a known pool, or on parts of cards.",
         jobs=jobs.jobs.height,
         bare=jobs.jobs.height - jobs.queued,
         unasked=jobs.unasked,

@@ -172,14 +172,15 @@ def _sweep_sentence(found: Sweep) -> str:
         freed = max(found.there - found.enough, 0)
         enough = (
             tr(
-                "{gpus} of the {there} GPUs in {pool} are as good as today: {hours} GPU-hours fewer.",
+                "{gpus} of the {there} GPUs in {pool} are as good as today for the replayed jobs: {hours} GPU-hours"
+                " fewer.",
                 gpus=found.enough,
                 there=found.there,
                 pool=pool,
                 hours=GpuHours(freed * found.window_ms),
             )
             if freed
-            else tr("{gpus} GPUs in {pool} are as good as today.", gpus=found.enough, pool=pool)
+            else tr("{gpus} GPUs in {pool} are as good as today for the replayed jobs.", gpus=found.enough, pool=pool)
         )
     if found.knee is None:
         return enough

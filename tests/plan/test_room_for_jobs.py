@@ -20,7 +20,7 @@ from analytics.plan.room_for_jobs import (
     moves_for,
     pool_rooms,
 )
-from analytics.tables.plan_defrag import room_sentence
+from analytics.tables.plan_defrag import room_for_jobs, room_sentence
 from fallow.clock import HOUR_MS, MINUTE_MS
 
 TEXTS = dict.fromkeys(("pool", "model", "host", "gpu", "state", "user", "job"), pl.String)
@@ -118,6 +118,7 @@ def test_the_headline_says_why_no_job_could_start(states: str, size: int, said: 
     """Whose the others are nobody knows: they stay."""
     found = room(rows("a", states, None) + rows("b", "aa", None), sizes=(size,))
     assert said in str(room_sentence([found]))
+    assert "reclaimable only if a finding also says" in str(room_for_jobs([found]).notes)
     assert [each.missing_gpus for each in found.sizes] == missing
 
 
