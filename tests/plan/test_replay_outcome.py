@@ -74,6 +74,10 @@ def test_merged_pools_that_work_in_turns_need_half_of_their_gpus() -> None:
     merged = replace(base.policy, merge=(("A", "B"),))
     found = sweep(base, merged, "B", range(9))
     assert (found.there, found.enough) == (8, 0)
+    # a forecast also counts jobs that never had GPUs, and may order for them
+    assert "as good as today for the replayed jobs" in str(replay_sweep(found, None).headline)
+    answer = replay_answer(base, scenario_outcome(base, merged), Grid(1.0, None, None), "USD")
+    assert "never had GPUs (the forecast counts" in str(answer.notes)
     assert (found.there - found.enough) * found.window_ms / HOUR_MS == 8 * 2 * PERIODS
     assert sweep(base, base.policy, "B", range(9)).enough == 8
     assert scenario_outcome(base, merged).spare == 8
