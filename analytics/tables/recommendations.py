@@ -380,7 +380,9 @@ def by_group(found: Recommendations, by: GroupBy) -> Table:
             column("cost", tr("wasted"), "money", lambda group: Amount(from_cents(group.cents), currency)),
         ),
         rows=groups,
-        notes=(tr("GPUs: all that the actions name, those to repair included; reclaimable GPUs are only a part."),),
+        notes=(tr("GPUs: all that the actions name, those to repair included; reclaimable GPUs are only a part."),)
+        if by == "pool"
+        else (),
         wide=True,
     )
 
