@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +129,8 @@ def test_an_import_replaces_its_providers_prices_and_keeps_what_was_added_by_han
         "on_demand,lambda,H100 SXM,2.99,USD,2026-01-05,site,,,,",
     )
     offers.write_text("\n".join((HEADER, *by_hand)), encoding="utf-8")
-    done = fallow(offers, "--import", str(catalog), "--provider", "aws", "--date", "2026-11-20")
+    today = datetime.now(UTC).date().isoformat()
+    done = fallow(offers, "--import", str(catalog), "--provider", "aws", "--date", today)
     assert (done.returncode, done.stdout) == (0, f"offers of aws now in {offers}: 13\n")
     assert "unknown or ambiguous: A100" in done.stderr
     told = json.loads(fallow(offers, "--json").stdout)["tables"]["offers"]["rows"]

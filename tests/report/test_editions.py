@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from analytics.decide.actions import record
 from fallow.actors import Actor
+from fallow.clock import to_ms
 from fallow.lake import Lake
 from tests.lakes import made_lake
 from tests.ledger.rows import T0, allocation, device, fill, processes, samples
@@ -114,8 +115,9 @@ def test_what_others_did_and_wrote_has_neither_their_name_nor_their_words(
     lake: Lake, config: Path, report: Callable[..., Outcome], kind: str
 ) -> None:
     anns = of_ann(lake, config, report)
-    last_ms = int(datetime(2026, 12, 31, tzinfo=UTC).timestamp() + DAY_S) * 1000 if kind == "snooze" else None
-    record(lake, kind, anns, Actor("zelda"), now_ms=T0 + DAY_S * 1000, reason=WORDS, expires_ms=last_ms)
+    expires = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=30)
+    expires_ms = to_ms(expires) if kind == "snooze" else None
+    record(lake, kind, anns, Actor("zelda"), now_ms=T0 + DAY_S * 1000, reason=WORDS, expires_ms=expires_ms)
     for form in FORMS:
         flags = ("--config", str(config), "--format", form)
         whole, own = (one_line(report(lake, *flags, *scope).out) for scope in ((), ANN))
@@ -123,9 +125,12 @@ def test_what_others_did_and_wrote_has_neither_their_name_nor_their_words(
         assert anns[0] in own
         assert [each for each in (*OTHERS, WORDS) if each in own] == []
         if kind == "snooze":
-            day = "31 Dec 2026" if form == "html" else "2026-12-31"
-            assert f"until {day}" in own
-            assert "2027" not in own + whole
+            last, after = (
+                f"{day.day} {day:%b %Y}" if form == "html" else f"{day:%Y-%m-%d}"
+                for day in (expires - timedelta(days=1), expires)
+            )
+            assert f"until {last}" in own
+            assert after not in own + whole
 
 
 @pytest.mark.usefixtures("low_is_listed")
