@@ -130,7 +130,7 @@ class SnapshotBoard:
         """`interval_ms` is the length of the first interval, for judging whether it is overdue."""
         self.interval_ms = interval_ms
         self._newest: tuple[Snapshot, float] | None = None  # one reference, replaced whole: readers need no lock
-        self._made_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._created_s = time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def publish(self, snapshot: Snapshot) -> None:
         age_s = max(0.0, time.time() - snapshot.time_ms / 1000)
@@ -154,7 +154,7 @@ class SnapshotBoard:
 
     def age_s(self) -> float:
         """Return the seconds since the agent started, by the same clock."""
-        return time.clock_gettime(time.CLOCK_BOOTTIME) - self._made_s
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - self._created_s
 
 
 class SinceClock:

@@ -69,7 +69,7 @@ class HostClaim:
     def content(self) -> bytes:
         return json.dumps(asdict(self)).encode() + b"\n"
 
-    def said(self) -> str:
+    def description(self) -> str:
         """Return a description of the installation, so that a person can find it."""
         machine = f"machine {self.machine[:12]}" if self.machine else "a machine without an id"
         return f"the installation {self.install[:12]} on {machine} with the host name {self.node or 'unknown'}"

@@ -41,16 +41,16 @@ def init_lake(lake: Lake, clock: Clock | None = None) -> tuple[Marker, bool]:
     with leased(lake, "init", f"the creation of {lake.root}"):
         if (found := read_marker(lake.store)) is not None:
             return found, False
-        made = Marker(str(uuid.uuid4()), format_ms((clock or SystemClock()).now_ms()), f"fallow {__version__}")
-        lake.store.put(MARKER_KEY, made.content())
+        marker = Marker(str(uuid.uuid4()), format_ms((clock or SystemClock()).now_ms()), f"fallow {__version__}")
+        lake.store.put(MARKER_KEY, marker.content())
         lake.store.share(MARKER_KEY)
-        if read_marker(lake.store) != made:
-            raise not_kept(lake.store.url(MARKER_KEY), len(made.content()), lake.store.look(MARKER_KEY))
+        if read_marker(lake.store) != marker:
+            raise not_kept(lake.store.url(MARKER_KEY), len(marker.content()), lake.store.look(MARKER_KEY))
     if lake.store.may_vanish:  # the user who creates a lake is rarely the user who writes to it
         with contextlib.suppress(OSError):
             Path(lake.root, FOLDER, "init").rmdir()
             Path(lake.root, FOLDER).rmdir()
-    return made, True
+    return marker, True
 
 
 def _refuse_other_folder(root: str) -> None:
@@ -106,12 +106,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Create the lake, and print its id, whether it is new, and the next command; return the exit code."""
     lake = lake_of(args)
-    marker, made = init_lake(lake)
+    marker, is_new = init_lake(lake)
     agent = f"fallow agent run --lake {shlex.quote(lake.root)} --spool /var/lib/fallow"
     if args.json:
-        show(json.dumps({"lake": lake.root, **asdict(marker), "new": made, "next": agent}, indent=2))
+        show(json.dumps({"lake": lake.root, **asdict(marker), "new": is_new, "next": agent}, indent=2))
         return 0
-    if made:
+    if is_new:
         show(f"{lake.root} is a new fallow lake, with the id {marker.id}.")
     else:
         show(f"{lake.root} is already a fallow lake, with the id {marker.id}; nothing changed.")

@@ -201,10 +201,10 @@ class ProcessOwners(Collector):
 
     def _note_unknown_jobs(self, present: Sequence[AttributedProcess]) -> None:
         """Report schedulers whose jobs cannot be distinguished; a host without such processes gets no event."""
-        untold = {each.slurm.sluid for each in present if each.slurm.sluid is not None}
-        if any(self._controller.is_silent(sluid) for sluid in untold):
+        sluids = {each.slurm.sluid for each in present if each.slurm.sluid is not None}
+        if any(self._controller.is_silent(sluid) for sluid in sluids):
             self._failures.failed("sluid", f"{SLUIDS_ALONE}; {SLUID_REMEDY}")
-        elif not untold:
+        elif not sluids:
             self._failures.worked("sluid")
         for scheduler, path in {each.placement.unknown_form or ("", "") for each in present} - {("", "")}:
             self._failures.failed(f"form of {scheduler}", unknown_form(scheduler, path))

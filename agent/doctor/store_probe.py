@@ -47,7 +47,7 @@ def main() -> None:
                     if each.state == HOLDS and each.machine not in ("", machine)
                 ]
                 claims.sort(key=lambda claim: claim.held_until_ms, reverse=True)
-                write_answer(holders=[each.said() for each in claims])
+                write_answer(holders=[each.description() for each in claims])
     except FallowError as error:
         write_answer(failed={"message": error.message, "hint": error.hint})
 

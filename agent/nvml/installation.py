@@ -109,13 +109,13 @@ def driver_error(code: int, message: str) -> DriverError:
     return DriverError(what, hint, code)
 
 
-_NOBODY_CAN = (9, 18)
+_DOWN_FOR_ALL = (9, 18)
 _LIBRARY_NOT_FOUND = 12
 
 
 def is_down_for_all(code: int) -> bool:
     """Return whether a code of nvmlInit means that no process on the host can use the driver, not only this one."""
-    return code in _NOBODY_CAN or (code == _LIBRARY_NOT_FOUND and not in_container())
+    return code in _DOWN_FOR_ALL or (code == _LIBRARY_NOT_FOUND and not in_container())
 
 
 def sees_all_gpus() -> bool:

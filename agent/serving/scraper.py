@@ -63,8 +63,8 @@ class ScrapedServer:
     _process: tuple[int, int] | None = None
     """The process's number and start."""
     _rounds_to_search: int = 0
-    _said: set[str] = field(default_factory=set)
-    _said_hidden: bool = False
+    _reported: set[str] = field(default_factory=set)
+    _is_hidden_reported: bool = False
     _causes: list[str] = field(default_factory=list)
     _redirects: tuple[int, ...] = ()
     """The most redirects to follow, if not as many as `get` does."""
@@ -78,7 +78,7 @@ class ScrapedServer:
             return [self._without_values("unreachable", str(error))]
         except UnusableError as error:
             return [self._without_values("unrecognised", str(error))]
-        self._said.clear()
+        self._reported.clear()
         self._find_process(address, gpu_processes)
         pid = None if self._process is None else self._process[0]
         known: ServingRow = {"endpoint": self.endpoint.url, "engine": engine.name, "health": "ok", "pid": pid}
@@ -122,8 +122,8 @@ class ScrapedServer:
     def _without_values(self, health: str, cause: str) -> ServingRow:
         """Return the row of a server without an answer. The next may be another server's, with new counters."""
         self._before = {}
-        if cause not in self._said:
-            self._said.add(cause)
+        if cause not in self._reported:
+            self._reported.add(cause)
             self._causes.append(f"{self.endpoint.url}: {cause}")
         names = ("model", "engine", "namespace", "pod", "gpu", "pid", *_LEVELS, *_RATES)
         return cast("ServingRow", {"endpoint": self.endpoint.url, "health": health, **dict.fromkeys(names)})
@@ -143,8 +143,8 @@ class ScrapedServer:
         self._process = None if pid is None or started is None else (pid, started)
         if known is not None and self._process != known:
             self._before = {}  # these counters belong to another server
-        if self._process is None and not self._said_hidden:
-            self._said_hidden = True
+        if self._process is None and not self._is_hidden_reported:
+            self._is_hidden_reported = True
             self._causes.append(f"{self.endpoint.url}: {_HIDDEN}")
 
     def _gpus(self, gpu_processes: GpuProcesses) -> tuple[str, ...]:
@@ -185,7 +185,7 @@ class ScrapedPod(ScrapedServer):
             self._lost_ms = pod.listed_ms
             health = "unreachable" if isinstance(error, UnreachableError) else "unrecognised"
             return [self._without_values(health, str(error)) | place]
-        self._said.clear()
+        self._reported.clear()
         self._is_server, self._lost_ms = True, None
         known: ServingRow = {"endpoint": self.endpoint.url, "engine": engine.name, "health": "ok", "pid": None}
         known |= place

@@ -244,7 +244,7 @@ class NameClaim:
 
     def _taken(self, rival: HostClaim) -> HostNameTakenError:
         return HostNameTakenError(
-            f"another agent publishes under the name {self.identity.host}: {rival.said()}",
+            f"another agent publishes under the name {self.identity.host}: {rival.description()}",
             "set a different agent.host on one of the two, or stop the other agent",
         )
 
@@ -346,7 +346,7 @@ class Admission:
         # report once that another agent waits for the name that this agent holds
         if self._claim.has_looked:
             others = [
-                f"another agent also has the name {self.identity.host}, and publishes nothing: {each.said()}; "
+                f"another agent also has the name {self.identity.host}, and publishes nothing: {each.description()}; "
                 "set a different agent.host there, or stop it"
                 for each in self._claim.others
             ]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from agent.spool.spool_file import WAITING, SpoolFile
@@ -65,6 +65,14 @@ class Segment:
     @property
     def date(self) -> str:
         return utc_day(self.day_ms)
+
+    @property
+    def bounds(self) -> tuple[int, int, str, int, int]:
+        """Return the parameters of _ROWS_OF_SEGMENT."""
+        return self.first_seq, self.last_seq, self.table, self.day_ms, self.day_ms + DAY_MS
+
+
+_ROWS_OF_SEGMENT = "FROM row WHERE seq >= ? AND seq <= ? AND name = ? AND time_ms >= ? AND time_ms < ?"
 
 
 @dataclass(frozen=True)
@@ -130,9 +138,7 @@ class Spool(SpoolFile):
         """Return the first and the last time of the segment's rows, in ms."""
         with self._guarded("read"):
             first, last = self._db.execute(
-                "SELECT min(time_ms), max(time_ms) FROM row"
-                " WHERE seq >= ? AND seq <= ? AND name = ? AND time_ms >= ? AND time_ms < ?",
-                (segment.first_seq, segment.last_seq, segment.table, segment.day_ms, segment.day_ms + DAY_MS),
+                f"SELECT min(time_ms), max(time_ms) {_ROWS_OF_SEGMENT}", segment.bounds
             ).fetchone()
         return int(first), int(last)
 
@@ -218,11 +224,7 @@ class Spool(SpoolFile):
     def rows_of(self, segment: Segment) -> Iterator[SpooledRow]:
         """Yield the segment's rows in order; fewer than `row_count` where rows have left the spool since."""
         with self._guarded("read"):
-            found = self._db.execute(
-                "SELECT seq, name, time_ms, body FROM row WHERE seq >= ? AND seq <= ?"
-                " AND name = ? AND time_ms >= ? AND time_ms < ? ORDER BY seq",
-                (segment.first_seq, segment.last_seq, segment.table, segment.day_ms, segment.day_ms + DAY_MS),
-            )
+            found = self._db.execute(f"SELECT seq, name, time_ms, body {_ROWS_OF_SEGMENT} ORDER BY seq", segment.bounds)
             for number, table, time_ms, body in found:
                 yield SpooledRow(number, table, time_ms, json.loads(body))
 
@@ -230,8 +232,7 @@ class Spool(SpoolFile):
         """Remove the segment's rows between two numbers; they no longer count as waiting."""
         with self._writing():
             gone = self._db.execute(
-                "DELETE FROM row WHERE seq >= ? AND seq <= ? AND name = ? AND time_ms >= ? AND time_ms < ?",
-                (first_seq, last_seq, segment.table, segment.day_ms, segment.day_ms + DAY_MS),
+                f"DELETE {_ROWS_OF_SEGMENT}", replace(segment, first_seq=first_seq, last_seq=last_seq).bounds
             )
             self._add_waiting(-gone.rowcount)
 

@@ -76,7 +76,7 @@ class Supervisor:
         self._board = SnapshotBoard(self._settings.interval_ms)
         self._surfaces = Surfaces(loaded, self._board)
         self._notifier = Notifier.from_environment()
-        self._fleet = self._made_fleet()
+        self._fleet = self._new_fleet()
         self._parts = Parts.make(loaded, self._settings, spool)
         self._recorder = Recorder(self._settings, self._fleet, self._parts, self._board, self._clock)
         self._orders = Orders(self._settings, self._fleet, self._board, self._bell, self._clock)
@@ -85,7 +85,7 @@ class Supervisor:
         self._thinning = Thinning(self._settings.interval_ms)
         self._devices = NvidiaDevices(self._settings.sys)
 
-    def _made_fleet(self) -> HostGpus:
+    def _new_fleet(self) -> HostGpus:
         """Return the host's GPUs, with an earlier run's facts about them from the spool."""
         settings = self._settings
         indexes, addresses, since_ms = (read_fact(self._spool, name, dict, {}) for name in _FLEET_FACTS)

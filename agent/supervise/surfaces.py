@@ -59,7 +59,7 @@ class Surface:
     ) -> None:
         """Check the settings `names`, without serving yet. Raises ConfigError for settings that can never work."""
         self._names, self._make, self._loaded, self._board = names, make, loaded, board
-        self._server = self._made(loaded)
+        self._server = self._new_server(loaded)
         self._serves = False
 
     def start(self) -> str | None:
@@ -85,7 +85,7 @@ class Surface:
 
     def _switch(self, loaded: Config) -> None:
         """Start the new server before the old server ends, except where both use the same port."""
-        server = self._made(loaded)
+        server = self._new_server(loaded)
         # two servers cannot share a port even on different addresses, because 0.0.0.0 takes it on every address
         blocks = self._serves and self._port(loaded) == self._port(self._loaded) != "0"
         if blocks:
@@ -97,13 +97,13 @@ class Surface:
             if blocks:
                 # serve by the old settings again; where that fails too, a later `start` does it
                 with contextlib.suppress(FallowError):  # the old token file may be gone by now
-                    self._server = self._made(self._loaded)
+                    self._server = self._new_server(self._loaded)
                     self.start()
             raise
         self.close()
         self._server, self._serves = server, server is not None
 
-    def _made(self, loaded: Config) -> Server | None:
+    def _new_server(self, loaded: Config) -> Server | None:
         return self._make(loaded, self._board) if loaded.text(self._names[0]) else None
 
     def _port(self, loaded: Config) -> str:
