@@ -97,8 +97,8 @@ def with_mapped(
         of: returns their values.
     """
     known = rows.select(by).unique()
-    made = pl.DataFrame([of(*each) for each in known.iter_rows()], schema=schema, orient="row")
-    values = pl.concat([known, made], how="horizontal")
+    derived = pl.DataFrame([of(*each) for each in known.iter_rows()], schema=schema, orient="row")
+    values = pl.concat([known, derived], how="horizontal")
     return rows.join(values, on=by, how="left", nulls_equal=True, maintain_order="left")
 
 

@@ -90,8 +90,8 @@ class KnownObjects:
     nodes: Mapping[str, Node]
     claims: Mapping[_Key, ResourceClaim]
     templates: Mapping[_Key, ResourceClaim]
-    made_claims: Mapping[_Key, ResourceClaim]
-    """By the UID of the pod that each was made for, and their name there."""
+    generated_claims: Mapping[_Key, ResourceClaim]
+    """Claims that Kubernetes generated from templates, by the UID of their pod and their name there."""
     claim_users: Mapping[_Key, int]
     """Pods that a claim serves now."""
     reservations: Mapping[str, Pod]
@@ -165,7 +165,7 @@ class KnownObjects:
         names = list[str]()
         for name, claim, template in demand.claims:
             key = (owner.namespace, claim or "")
-            found = self.claims.get(key) or self.made_claims.get((owner.uid, name))
+            found = self.claims.get(key) or self.generated_claims.get((owner.uid, name))
             found = found or self.templates.get((owner.namespace, template or ""))
             if found is None:
                 is_missing = True

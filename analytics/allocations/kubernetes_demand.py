@@ -115,9 +115,9 @@ def demand_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> GpuDemand:
             else:
                 before |= amounts
     asked = at_once | before
-    made = {each["name"]: each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()}
+    claim_names = {each["name"]: each.get("resourceClaimName") for each in status.get("resourceClaimStatuses") or ()}
     whole = {name: count for name, count in asked.items() if _WHOLE.fullmatch(name)}
-    # of other resources that a driver of claims provides, the claim tells what they are
+    # the claim names the other resources that a driver of claims provides
     by_class = (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName") if not whole else None
     return GpuDemand(
         whole,
@@ -127,7 +127,7 @@ def demand_of(spec: Mapping[str, Any], status: Mapping[str, Any]) -> GpuDemand:
         tuple(
             (
                 each["name"],
-                source.get("resourceClaimName") or made.get(each["name"]),
+                source.get("resourceClaimName") or claim_names.get(each["name"]),
                 source.get("resourceClaimTemplateName"),
             )
             for each in spec.get("resourceClaims") or ()

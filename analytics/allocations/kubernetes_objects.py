@@ -250,7 +250,7 @@ _SAME_MS = 10 * SECOND_MS
 def _ends(spec: Object, status: Object, conditions: Mapping[str, _Condition], start: int) -> list[int]:
     """Return the moments at which a pod that is over may have ended, the last of them its end; none where unknown.
 
-    Ready is false from the start of a pod on, so it tells of an end only where it changed later.
+    Ready is false when a pod starts, so it marks an end only if it changed later.
     """
     ends = _finishes(status)
     disrupted, ready = conditions.get("DisruptionTarget"), conditions.get("Ready")

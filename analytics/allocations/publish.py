@@ -26,7 +26,7 @@ _MOST_MS = 26 * HOUR_MS
 """The difference between UTC+14 and UTC-12."""
 
 _RUN = ["scheduler", "allocation_id", "host", "time"]
-_MADE_ID = r"@\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$"
+_GENERATED_ID = r"@\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z$"
 """What `csv_file` puts after a name to make an id; the id changes with the start."""
 
 
@@ -113,9 +113,9 @@ def moved_rows(lake: Lake, rows: pl.DataFrame, shifted: Shifted) -> pl.DataFrame
 
 
 def _runs(rows: pl.DataFrame) -> pl.DataFrame:
-    made = pl.when(pl.col("scheduler") == "csv").then(pl.col("allocation_id").str.replace(_MADE_ID, "@"))
+    name = pl.when(pl.col("scheduler") == "csv").then(pl.col("allocation_id").str.replace(_GENERATED_ID, "@"))
     runs = rows.group_by(_RUN).agg(pl.col("end", "submitted").max())
-    return runs.with_columns(name=made.otherwise("allocation_id"), part=pl.col("time") // _MOST_MS)
+    return runs.with_columns(name=name.otherwise("allocation_id"), part=pl.col("time") // _MOST_MS)
 
 
 def _pairs(new: pl.DataFrame, old: pl.DataFrame) -> pl.DataFrame:

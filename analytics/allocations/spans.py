@@ -69,7 +69,7 @@ def _observed_gpus(allocations: pl.DataFrame, process_jobs: pl.DataFrame | None)
         return pl.DataFrame(schema={"row": allocations["row"].dtype, "gpu": pl.String})
     work = process_jobs.drop_nulls("job").with_columns(pl.col("job").str.split("+")).explode("job")
     work = work.select("host", "gpu", "job", work_start="time", work_end="end")
-    # an agent knows no cluster; its host tells the jobs of several apart
+    # an agent knows no cluster; its host distinguishes the jobs of several clusters
     own = _with_job(allocations).with_columns(pl.col("job").str.replace(r"^slurm:[^/]+/", "slurm:"))
     met = own.join(work, on=["host", "job"])
     by_gpu = (

@@ -107,8 +107,8 @@ def run(args: argparse.Namespace) -> int:
     done: dict[str, Action] = {}
     if ids:
         at_ms = after_what_is_known(now_ms, ids, before)
-        made = record(inputs.lake, args.verb, ids, actor, now_ms=at_ms, reason=reason, expires_ms=expires_ms)
-        done = {each.finding_id: each for each in made}
+        recorded = record(inputs.lake, args.verb, ids, actor, now_ms=at_ms, reason=reason, expires_ms=expires_ms)
+        done = {each.finding_id: each for each in recorded}
     # read again: another person may have acted in the meantime
     known = load_actions(inputs.lake) if ids else before
     for each in standing:

@@ -173,13 +173,13 @@ class GpuWeek:
 class Decisions:
     """Recommendations for the whole fleet; `recommendations_in` prices them for parts of it.
 
-    Deadlines count from `told_ms`.
+    Deadlines count from `decided_ms`.
     """
 
     review: Review
     deadlines: Deadlines
     basis: ValueBasis
-    told_ms: int
+    decided_ms: int
     recommendations: Mapping[str, Recommendation]
     claims: Claims
     fleet: FleetDemand
@@ -270,13 +270,13 @@ class Decisions:
 
 
 def decide(
-    review: Review, deadlines: Deadlines, basis: ValueBasis, told_ms: int | None = None, *, for_people: bool = False
+    review: Review, deadlines: Deadlines, basis: ValueBasis, decided_ms: int | None = None, *, for_people: bool = False
 ) -> Decisions:
     """Return the recommendations that follow from the findings of a window.
 
-    `told_ms` is the day of the recommendations, by default the end of the observed time. Yearly values use the weeks of
-    `basis`, which lie in the review's window. Off-peak hours are in the time zone of the deadlines. `for_people` leaves
-    out packings, because the best packing depends on the work of all and would reveal one team's work to another.
+    `decided_ms` is the day of the recommendations, by default the end of the observed time. Yearly values use the weeks
+    of `basis`, which lie in the review's window. Off-peak hours are in the time zone of the deadlines. `for_people`
+    leaves out packings: the best packing depends on the work of all and would reveal one team's work to another.
     """
     context = review.context
     fleet = after_snoozes(review)
@@ -292,8 +292,10 @@ def decide(
         untested = Confidence((tr("whether workloads can wait for these hours is not known"),))
         book.add(Recommendation(own_id("off_peak", pool), waste.OFF_PEAK, None, (), (), untested))
     claims = claims_of(book.claims, context.settings.held_min_ms)
-    told_ms = context.until_ms if told_ms is None else told_ms
-    return Decisions(review, deadlines, basis, told_ms, book.made, claims, fleet, idle_hours, sizing, for_people)
+    decided_ms = context.until_ms if decided_ms is None else decided_ms
+    return Decisions(
+        review, deadlines, basis, decided_ms, book.recommendations, claims, fleet, idle_hours, sizing, for_people
+    )
 
 
 def _add_idle(book: _Book, review: Review) -> None:
@@ -328,7 +330,7 @@ class _Book:
 
     def __init__(self, context: Context, if_all_go: FleetDemand, fleet: FleetDemand) -> None:
         self._if_all_go, self._fleet = if_all_go, fleet
-        self.made: dict[str, Recommendation] = {}
+        self.recommendations: dict[str, Recommendation] = {}
         self.claims: list[TimeClaim] = []
         self._taken: set[str] = set()
         self._is_unseen = context.fell_silent
@@ -350,12 +352,12 @@ class _Book:
         self.claims.append(TimeClaim(key, each.kind, each.gpus, users))
         now = () if self._is_unseen else tuple(gpu for gpu in each.gpus_now if gpu not in self._taken)
         self._taken.update(now)
-        before = self.made.get(key)
+        before = self.recommendations.get(key)
         if before is None or not before.gpus_now:
-            self.made[key] = replace(each, gpus_now=now)
+            self.recommendations[key] = replace(each, gpus_now=now)
         else:  # of two kinds: allocated here, held there
             gpus, now = (*before.gpus, *each.gpus), (*before.gpus_now, *now)
-            self.made[key] = replace(before, gpus=gpus, gpus_now=now)
+            self.recommendations[key] = replace(before, gpus=gpus, gpus_now=now)
 
     def add_finding(self, finding: Finding, kind: waste.WasteKind, now: Sequence[str] | None = None) -> None:
         """Add the recommendation of a finding.

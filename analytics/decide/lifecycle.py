@@ -62,8 +62,8 @@ def broken_release(finding: Finding, actions: Sequence[Action], seen_until_ms: i
     decided = [each for each in actions if each.kind in _DECIDES]
     if not decided or not _says_released(decided[-1]) or not finding.reclaimable or finding.user is None:
         return None
-    said_ms = decided[-1].time_ms
-    return said_ms if said_ms <= seen_until_ms - SILENT_AFTER_MS else None
+    reported_ms = decided[-1].time_ms
+    return reported_ms if reported_ms <= seen_until_ms - SILENT_AFTER_MS else None
 
 
 def _says_released(action: Action) -> bool:

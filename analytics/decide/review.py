@@ -278,10 +278,10 @@ def _of_segments(context: Context, rules: Sequence[Rule], *, records: bool) -> l
 
 
 def _ranked(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    return _told_apart(most_first(sorted(findings, key=lambda each: (each.finding_id, each.gpus))))
+    return _with_unique_ids(most_first(sorted(findings, key=lambda each: (each.finding_id, each.gpus))))
 
 
-def _told_apart(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def _with_unique_ids(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Return the findings with unique ids: where two have one id, the later id also includes its GPUs."""
     seen: set[str] = set()
     apart = []

@@ -150,21 +150,21 @@ class _Part:
         It is earliest for idle GPUs and faults, later for changes of workloads, and latest for cards that leave the
         site.
         """
-        deadlines, told_ms = self.decisions.deadlines, self.decisions.told_ms
+        deadlines, decided_ms = self.decisions.deadlines, self.decisions.decided_ms
         if action == "release":
-            return deadlines.last_day(told_ms, deadlines.return_days)
+            return deadlines.last_day(decided_ms, deadlines.return_days)
         if action in ("right-size", "schedule off-peak") or (action == "ask" and whole.kind is waste.INEFFICIENT):
-            return deadlines.last_day(told_ms, deadlines.change_days)
-        return deadlines.last_day(told_ms, deadlines.release_days)
+            return deadlines.last_day(decided_ms, deadlines.change_days)
+        return deadlines.last_day(decided_ms, deadlines.release_days)
 
 
 def _action(whole: Recommendation, now: Sequence[str], *, is_seen: bool) -> str:
     """Return the waste kind's action; `ask` if the user decides because the finding is uncertain or not current."""
     if whole.finding is not None and RULES_BY_NAME[whole.finding.rule].of_machine:
         return "repair"
-    of_somebody = whole.kind.request == waste.RELEASE and (whole.confidence.is_low or not now)
-    of_nobody = whole.kind.request == waste.RETURN and not is_seen
-    return "ask" if of_somebody or of_nobody else whole.kind.action
+    is_uncertain = whole.kind.request == waste.RELEASE and (whole.confidence.is_low or not now)
+    is_unobserved = whole.kind.request == waste.RETURN and not is_seen
+    return "ask" if is_uncertain or is_unobserved else whole.kind.action
 
 
 def _next_command(context: Context, finding: Finding | None, action: str, now: Sequence[str]) -> str:

@@ -88,10 +88,10 @@ class Valuation:
         gpus = self._gpus(now)
         if whole.kind.request == waste.RETURN:
             return self._of_return(whole, gpus)
-        made = self._right_sized(whole, gpus) if whole.kind is waste.OVERSIZED else self._unused(whole, gpus)
-        if made is None or made[0].point <= 0:
+        change = self._right_sized(whole, gpus) if whole.kind is waste.OVERSIZED else self._unused(whole, gpus)
+        if change is None or change[0].point <= 0:
             return None
-        hours, freed = made
+        hours, freed = change
         cash = None if freed is None else _cash_of_freed_time(gpus, freed)
         return Value(hours, freed, cash, "" if cash is not None else KIND_UNKNOWN, gpus.list_price_share)
 

@@ -77,8 +77,8 @@ def read(content: Any) -> Any:
     if not isinstance(content, dict):
         return content
     ((kind, own),) = content.items()
-    made = _CLASSES.get(kind)
-    return _READ[kind](own) if made is None else made(*map(read, own))
+    known_class = _CLASSES.get(kind)
+    return _READ[kind](own) if known_class is None else known_class(*map(read, own))
 
 
 def _sentence(own: Any) -> Sentence:

@@ -103,7 +103,7 @@ def to_do(state: DeliveryStatus, *, again: bool, repeatable: bool) -> Delivery |
     if state.step == SENT:
         return replace(state.delivery, round=state.delivery.round + 1) if again else None
     if state.step in (UNKNOWN, ABANDONED):
-        # the same round, so that whoever got it can tell the second as a duplicate
+        # the same round, so that a recipient recognises the second one as a duplicate
         return state.delivery if again or repeatable else None
     return None if state.step in (SENDING, QUEUED) else state.delivery
 

@@ -160,8 +160,8 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Said:
-    """One sentence about one target. `is_failure` if a person should check; `is_due` if it would be or was sent."""
+class TargetOutcome:
+    """The outcome for one target. `is_failure` if a person should check; `is_due` if it would be or was sent."""
 
     target: str
     sentence: str
@@ -174,7 +174,7 @@ def site_targets(settings: Config) -> tuple[Target, ...]:
     return parse_targets(settings.texts("report.to"), settings.text("webhook.kind"))
 
 
-def try_order(inputs: Inputs, order: Order, make: MakeReport) -> tuple[Said, ...]:
+def try_order(inputs: Inputs, order: Order, make: MakeReport) -> tuple[TargetOutcome, ...]:
     """Return what would be sent, without contacting any target and without a record.
 
     Raises UsageError for a week that is not closed, a target outside the settings, or an unusable channel.
@@ -183,7 +183,7 @@ def try_order(inputs: Inputs, order: Order, make: MakeReport) -> tuple[Said, ...
     return tuple(_would(sender.state(week, target), message) for target, message in messages.items())
 
 
-def send_order(inputs: Inputs, order: Order, make: MakeReport) -> tuple[Said, ...]:
+def send_order(inputs: Inputs, order: Order, make: MakeReport) -> tuple[TargetOutcome, ...]:
     """Send to each target that has not received it, and record every step under the actor's name.
 
     Raises as `try_order` does, and LakeError if the record cannot be written.
@@ -225,30 +225,34 @@ def _chosen(known: Sequence[Target], shown: Sequence[str]) -> tuple[Target, ...]
     return tuple(target for target in known if target.shown in shown)
 
 
-def _would(state: DeliveryStatus, message: Message | None) -> Said:
+def _would(state: DeliveryStatus, message: Message | None) -> TargetOutcome:
     target = plain(state.delivery.target, 200)
     if message is not None:
         parts = ", ".join(part.name for part in message.attachments)
         what = tr("would be sent: {parts}, {size}", parts=parts, size=Bytes(message.size_bytes))
-        return Said(target, what, is_due=True)
+        return TargetOutcome(target, what, is_due=True)
     when = Moment(state.entry.time_ms) if state.entry else tr("unknown")
     if state.step == SENT:
-        return Said(target, tr("would not be sent: it was sent on {when}", when=when))
+        return TargetOutcome(target, tr("would not be sent: it was sent on {when}", when=when))
     if state.step in (UNKNOWN, ABANDONED):
-        return Said(target, tr("would not be sent: it may have arrived on {when}; ask the recipient", when=when))
-    return Said(target, tr("would not be sent: another sender is sending it"))
+        return TargetOutcome(
+            target, tr("would not be sent: it may have arrived on {when}; ask the recipient", when=when)
+        )
+    return TargetOutcome(target, tr("would not be sent: another sender is sending it"))
 
 
-def _became(result: DeliveryResult) -> Said:
+def _became(result: DeliveryResult) -> TargetOutcome:
     target, failed = plain(result.delivery.target, 200), result.is_failure
     if result.step == SENT:
-        return Said(target, tr("sent"), failed, is_due=True)
+        return TargetOutcome(target, tr("sent"), failed, is_due=True)
     if result.step == ALREADY:
-        return Said(target, tr("not sent: it was sent before"), failed)
+        return TargetOutcome(target, tr("not sent: it was sent before"), failed)
     if result.step == BUSY:
-        return Said(target, tr("not sent: another sender is sending it"), failed)
+        return TargetOutcome(target, tr("not sent: another sender is sending it"), failed)
     if result.step == FAILED:
-        return Said(target, tr("could not be sent: {reason}", reason=plain(result.reason, 300)), is_failure=True)
-    return Said(
+        return TargetOutcome(
+            target, tr("could not be sent: {reason}", reason=plain(result.reason, 300)), is_failure=True
+        )
+    return TargetOutcome(
         target, tr("unknown outcome, it may have arrived: {reason}", reason=plain(result.reason, 300)), is_failure=True
     )

@@ -58,7 +58,7 @@ def compose(
     for part in message.attachments:
         main, _, sub = part.media_type.partition("/")
         mail.add_attachment(part.data, maintype=main, subtype=sub, filename=part.name)
-    mail["Content-Language"] = message.language  # here, for whatever sets content clears what is said about it
+    mail["Content-Language"] = message.language  # after the content, because setting content removes this header
     # boundaries are random otherwise
     for number, multipart in enumerate(each for each in mail.walk() if each.is_multipart()):
         multipart.set_boundary(f"=-{delivery.delivery_id}-{message.sha256[:16]}-{number}")
@@ -148,7 +148,7 @@ class Conversation:
         if code != 220:
             raise Refused(f"{place(self._settings)} refuses STARTTLS ({code})")
         self._protect()
-        # nothing that was said in the clear counts any more
+        # capabilities that the server sent without encryption no longer count
         protected = self._client()
         protected.ehlo_or_helo_if_needed()
         return protected

@@ -103,13 +103,13 @@ def _webhook(url: str, kind: str) -> Target:
         raise UsageError(f"the address of the webhook at {host} carries a name or password", "leave them out")
     if parts.scheme == "http" and host not in _LOOPBACK:
         raise UsageError(f"the webhook at {host} has an address without TLS", "write https://")
-    chosen = _told_by(host) if kind == "auto" else kind
+    chosen = _kind_of_host(host) if kind == "auto" else kind
     digest = hashlib.sha256(url.encode()).hexdigest()[:12]
     place = f"[{host}]" if ":" in host else host
     return Target(chosen, url, f"{chosen}+{parts.scheme}://{place}{f':{port}' if port else ''}/#{digest}")
 
 
-def _told_by(host: str) -> str:
+def _kind_of_host(host: str) -> str:
     return next(
         (kind for name, kind in _HOSTS.items() if host == name or (name.startswith(".") and host.endswith(name))),
         "generic",

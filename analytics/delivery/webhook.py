@@ -203,7 +203,7 @@ def _post_once(
         connection.request("POST", path, body=data, headers=dict(headers))
         response = connection.getresponse()
         found = {name.lower(): value for name, value in response.getheaders()}
-        with contextlib.suppress(OSError, http.client.HTTPException):  # the status has said what counts
+        with contextlib.suppress(OSError, http.client.HTTPException):  # the status is the answer
             response.read(_MOST_BYTES)
         return WebhookAnswer(response.status, found)
     except (OSError, http.client.HTTPException, ValueError) as error:
@@ -247,7 +247,7 @@ WAIT_AT_MOST_S = 60.0
 """Limit of all pauses of one delivery together; if a receiver asks for more, the next run tries again."""
 
 _FIRST_PAUSE_S = 1.0
-_NOBODY_KNOWS = frozenset({504, 520, 522, 524, 598, 599})
+_UNCLEAR_STATUSES = frozenset({504, 520, 522, 524, 598, 599})
 """Statuses of gateways that forwarded the request and got no answer, or an invalid one."""
 
 _TRY_AGAIN = frozenset({429, 500, 501, 502, 503})
@@ -294,7 +294,7 @@ class WebhookChannel:
             return DeliveryOutcome(step, f"{host}: {answer.reason}{doubt}", tries)
         if 200 <= answer.status < 300:
             return DeliveryOutcome(SENT, str(answer.status), tries)
-        if answer.status in _NOBODY_KNOWS:
+        if answer.status in _UNCLEAR_STATUSES:
             return DeliveryOutcome(
                 UNKNOWN, f"{host} answered {answer.status}: a gateway on the way had no answer", tries
             )

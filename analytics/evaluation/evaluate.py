@@ -224,8 +224,8 @@ class StateAgreement:
 def state_agreement(segments: pl.DataFrame, states: pl.DataFrame) -> StateAgreement:
     """Return how the ledger's rows agree with labels (`gpu`, `time`, `end`, `state`) that do not overlap."""
     rows = segments.select("gpu", "time", "end", "state")
-    both = rows.join(states.rename({"state": "label"}), on="gpu", suffix="_said").with_columns(
-        time=pl.max_horizontal("time", "time_said"), end=pl.min_horizontal("end", "end_said")
+    both = rows.join(states.rename({"state": "label"}), on="gpu", suffix="_labelled").with_columns(
+        time=pl.max_horizontal("time", "time_labelled"), end=pl.min_horizontal("end", "end_labelled")
     )
     found = both.filter(SPAN_MS > 0).group_by("label", "state").agg(ms=SPAN_MS.sum())
     total, unknown = rows.select(total=SPAN_MS.sum(), unknown=SPAN_MS.filter(pl.col("state") == "unknown").sum()).row(0)

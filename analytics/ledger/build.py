@@ -48,17 +48,17 @@ class Ledger:
     """The facts about the GPUs."""
     earlier: Earlier = field(default_factory=Earlier)
     """History of the days before the ledger."""
-    _made: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
-    """What `once` has made for this ledger and all that are cut from it."""
+    _computed: dict[Hashable, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Values of `once` for this ledger and all ledgers that are cut from it."""
 
     def once(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """Return what `make` returns, made once for every window that is cut from one reading of a lake.
 
         Two threads that come first at the same time both make it, and get equal results.
         """
-        if key not in self._made:
-            self._made[key] = make()
-        found: _T = self._made[key]
+        if key not in self._computed:
+            self._computed[key] = make()
+        found: _T = self._computed[key]
         return found
 
     @cached_property

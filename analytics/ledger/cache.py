@@ -278,20 +278,20 @@ def keep_tables(
     contents: dict[str, dict[str, str]] = {}
     for table in OVER_DAYS:
         day = rows[table.name]["time"] // DAY_MS
-        made = {utc_day(number * DAY_MS): number for number in day.unique().sort()}
+        new_days = {utc_day(number * DAY_MS): number for number in day.unique().sort()}
         before = {}
         for file in lake.all_files(table.name, dates=dates):
-            if file.date not in made:
+            if file.date not in new_days:
                 lake.delete(file)
             elif file.host == ALL_HOSTS:
                 before[file.date] = file
         known = manifest.contents[table.name]
         contents[table.name] = {} if dates is None else {date: of for date, of in known.items() if date not in dates}
-        for date, number in made.items():  # one day at a time: all of them are as large as the ledger
+        for date, number in new_days.items():  # one day at a time: all of them are as large as the ledger
             own = rows[table.name].filter(day == number).select(table.names)
             contents[table.name][date] = rows_digest(own)
             facts = {"content": contents[table.name][date]}
-            if table is schema.GPU_LIFETIME and date == max(made):
+            if table is schema.GPU_LIFETIME and date == max(new_days):
                 facts |= replace(manifest, contents=contents).facts()
             if date not in before or not facts.items() <= facts_of(before[date]).items():
                 lake.put(LakeFile(table.name, date, ALL_HOSTS, 0, 0), parquet.encode(table, arrow(own, table), facts))

@@ -49,7 +49,7 @@ def shares_of(rows: DayRows, instances: Mapping[tuple[str, str], Instance]) -> S
         share[mine] = instance.share
         whole = np.flatnonzero(rows.gpu == parent)
         related[mine] = related[whole] = True
-        # the same tick writes both rows; half an interval tells one tick from the next
+        # the same tick writes both rows; half an interval separates one tick from the next
         start, slack = rows.start[whole], rows.interval[whole] // 2
         for first, last in _spans(rows, mine):
             during = whole[(start >= first - slack) & (start < last - slack)]
@@ -73,7 +73,7 @@ def _spans(rows: DayRows, mine: Places) -> Iterator[tuple[int, int]]:
 
 UNAVAILABLE, FREE, RESERVED, USE, UNSEEN = 0, 1, 2, 3, 8
 
-NOBODY_LOOKED = ("unwatched", "allocation_unwatched")
+UNWATCHED_SOURCES = ("unwatched", "allocation_unwatched")
 """User sources of time with neither process list nor proof of empty memory: free or allocated, possibly in use."""
 
 _ZERO_BELOW_PCT = 0.5

@@ -13,7 +13,7 @@ import polars as pl
 from analytics.decode import read_days
 from analytics.frames import empty, typed
 from analytics.intervals import SPAN_MS
-from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.ledger.day_owners import UNWATCHED_SOURCES
 from analytics.ledger.gpu_states import STATES_OF_GPUS, states_of_month
 from analytics.states import IN_USE, OCCUPIED, UNOCCUPIED, WITHOUT_EVIDENCE
 from fallow import schema
@@ -118,7 +118,7 @@ def _history(segments: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
         last_seen=pl.col("end").max(),
         gpu_util_max_pct=pl.col("gpu_util_max_pct").max(),
         mem_used_max_bytes=pl.col("mem_used_max_bytes").max(),
-        unwatched=pl.col("user_source").is_in(NOBODY_LOOKED).any(),
+        unwatched=pl.col("user_source").is_in(UNWATCHED_SOURCES).any(),
         first_seen=pl.col("time").min(),
         first_use=pl.col("time").filter(state.is_in(OCCUPIED)).min(),
     )

@@ -232,9 +232,9 @@ class MadeDays:
         for date, hosts in sorted(days.items()):
             self._prints[date] = prints_of(hosts, self._settings)
             tasks += self._tasks_of(date, hosts)
-        made = self._written_by(workers, tasks) if workers.scheduler else self._built_here(workers.count, tasks)
+        finished = self._written_by(workers, tasks) if workers.scheduler else self._built_here(workers.count, tasks)
         count, done = sum(len(task.built) for task in tasks), 0
-        for built in made:
+        for built in finished:
             done += built
             progress(done / count)
         gone = {

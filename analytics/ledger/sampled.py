@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 
 from analytics.inventory import UNKNOWN_MODEL, Inventory
-from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.ledger.day_owners import UNWATCHED_SOURCES
 from analytics.ledger.settings import DRAW_SLACK, DRIVER_WINDOW_MS
 from analytics.proportions import Z_95, wilson
 from analytics.states import UNOCCUPIED
@@ -134,7 +134,7 @@ def _power_limits(inventory: Inventory) -> dict[str, float]:
 
 
 def _is_unwatched() -> pl.Expr:
-    return pl.col("user_source").is_in(NOBODY_LOOKED).fill_null(value=False)
+    return pl.col("user_source").is_in(UNWATCHED_SOURCES).fill_null(value=False)
 
 
 def with_unconfirmed(segments: pl.DataFrame, floors: IdleFloors | None, inventory: Inventory) -> pl.DataFrame:

@@ -101,8 +101,8 @@ def foreign_work(rows: pl.DataFrame, rollups: Rollups) -> pl.Series:
         found, on=WORK_KEY, how="left", nulls_equal=True, maintain_order="left"
     )
     all_allocations_named = not rollups.allocations["user"].null_count()
-    of_nobody = pl.lit(value=False) if all_allocations_named else has_several_jobs()
-    foreign = pl.when(by_list).then("foreign").when(named).then(of_nobody).otherwise(has_several_jobs())
+    if_named = pl.lit(value=False) if all_allocations_named else has_several_jobs()
+    foreign = pl.when(by_list).then("foreign").when(named).then(if_named).otherwise(has_several_jobs())
     return of_lists.select(foreign.fill_null(value=False).alias("foreign")).to_series()
 
 

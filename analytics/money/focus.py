@@ -98,7 +98,7 @@ def _sums(pieces: pl.DataFrame) -> pl.DataFrame:
         .group_by(_KEYS)
         .agg(*amounts, pl.col("gpu_ms").sum(), pl.col("instance").first())
     )
-    # whether unknown time was used, nobody knows
+    # unknown time may be used or unused
     return sums.with_columns(unused=pl.when(state != "unknown").then("unused"))
 
 

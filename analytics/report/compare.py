@@ -131,7 +131,7 @@ FIGURES = {
 OF_POOLS = ("waste_money", "paid_money", "unused_share", "active_share", "idle_gpus", "observed")
 """Compared figures of each pool."""
 
-_OF_NOBODY = ("free_money", "unavailable_money", "free_share")
+_FLEET_ONLY = ("free_money", "unavailable_money", "free_share")
 """Figures that an edition for people leaves out."""
 _SUMS, _AS_LONG_MS = ("money", "gpu_hours"), HOUR_MS
 
@@ -214,7 +214,7 @@ class Comparisons:
 def compare(whole: Whole, scope: Scope, now: Window, before: Window) -> Comparisons:
     pools = [scope.pool] if scope.pool else sorted({whole.inventory.pool(gpu) for gpu in whole.inventory.devices})
 
-    names = tuple(each for each in FIGURES if not (scope.is_personal and each in _OF_NOBODY))
+    names = tuple(each for each in FIGURES if not (scope.is_personal and each in _FLEET_ONLY))
     of_pools = tuple(each for each in OF_POOLS if each in names)
 
     def both(own: Scope, named: tuple[str, ...]) -> Comparison:

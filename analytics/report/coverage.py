@@ -86,7 +86,7 @@ class Watch:
 
     def __init__(self, ledger: WindowLedger, inventory: Inventory, now_ms: int) -> None:
         self._ledger = ledger
-        # a stand-in ends when its GPU tells its UUID: that is no silence
+        # a stand-in ends when its GPU reports a UUID: that is no silence
         self._known = [gpu for gpu in inventory.devices if not gpu.startswith(MIG_PREFIX) and not is_stand_in(gpu)]
         until = seen_until(replace(ledger, inside=ledger.whole), now_ms)
         newest_ms, self._ahead = until.until_ms, until.ahead

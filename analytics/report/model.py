@@ -72,7 +72,7 @@ class Whole:
     """
 
     def __init__(self, inputs: Inputs, ledger: WindowLedger, *, shared: Shared | None = None) -> None:
-        self.made_ms = SystemClock().now_ms()
+        self.generated_ms = SystemClock().now_ms()
         self._whole_of = None if shared is None else shared.whole_of
         self._first = self
         self.inputs = inputs
@@ -95,7 +95,7 @@ class Whole:
         """Return the rules' findings, regardless of people's actions."""
         if self._first is not self:
             return self._first.found
-        return find_in_window(self.inputs, self.ledger, self.inventory, self.made_ms)
+        return find_in_window(self.inputs, self.ledger, self.inventory, self.generated_ms)
 
     @cached_property
     def context(self) -> Context:
@@ -104,7 +104,7 @@ class Whole:
             return self._first.context
         if "found" in self.__dict__:
             return self.found.context
-        return open_context(self.inputs, self.ledger, self.inventory, self.made_ms)
+        return open_context(self.inputs, self.ledger, self.inventory, self.generated_ms)
 
     @cached_property
     def review(self) -> Review:
@@ -147,7 +147,7 @@ class Whole:
             return self._first.decision_window
         whole_of = self._whole_of
         ledger_of = None if whole_of is None else lambda window: whole_of(window).ledger
-        return decision_window(self.inputs, self.ledger, self._zone, self.made_ms, ledger_of)
+        return decision_window(self.inputs, self.ledger, self._zone, self.generated_ms, ledger_of)
 
     @cached_property
     def decision_found(self) -> RuleFindings:
@@ -159,7 +159,7 @@ class Whole:
             return self.found
         if self._whole_of is not None:
             return self._whole_of(own.window).found
-        return find_in_window(self.inputs, own, self.inventory, self.made_ms)
+        return find_in_window(self.inputs, own, self.inventory, self.generated_ms)
 
     @cached_property
     def decision_review(self) -> Review:
@@ -250,7 +250,7 @@ class Whole:
 
     @cached_property
     def _watch(self) -> Watch:
-        return Watch(self.ledger, self.inventory, self.made_ms)
+        return Watch(self.ledger, self.inventory, self.generated_ms)
 
     def seen(self, window: Window, inside: Ledger, scope: Scope) -> Seen:
         """Return how much of a window was observed; `inside` is the scope's part of the ledger in it."""

@@ -38,7 +38,7 @@ class Heading:
         known: the first and the last moment with rows in the lake.
         fleet_was_seen: True if the lake has rows in the window.
         counted_back_from_ms: the end of the data, if the window is a length of time before it.
-        made_ms: the wall clock's time when the report was made.
+        generated_ms: the wall clock's time when the report was generated.
     """
 
     week: Week | None
@@ -54,7 +54,7 @@ class Heading:
     known: Window
     fleet_was_seen: bool
     counted_back_from_ms: int | None
-    made_ms: int
+    generated_ms: int
 
     @property
     def simulated(self) -> str:

@@ -97,7 +97,7 @@ class Report:
             known=Window(ledger.whole.first_ms, max(ledger.whole.host_ends.values())),
             fleet_was_seen=not ledger.inside.segments.is_empty(),
             counted_back_from_ms=ledger.counted_back_from_ms,
-            made_ms=whole.made_ms,
+            generated_ms=whole.generated_ms,
         )
 
     @cached_property

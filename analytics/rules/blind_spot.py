@@ -19,7 +19,7 @@ import polars as pl
 from analytics.contradictions import verdicts
 from analytics.intervals import SPAN_MS
 from analytics.language.sentences import Share, tr
-from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.ledger.day_owners import UNWATCHED_SOURCES
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.states import OCCUPIED, WITHOUT_EVIDENCE
 from analytics.workloads import waste
@@ -56,12 +56,12 @@ def blind_spot_findings(context: Context) -> Iterator[Candidate]:
     used = spans.filter(pl.col("state").is_in(OCCUPIED))
     unknown = spans.filter(pl.col("state") == "unknown").collect()
     denied = _contradicted(context, unknown)
-    unsaid = unknown.join(denied, on=("host", "gpu"), how="anti")
-    mute = _mute(context, unsaid)
-    unwatched = pl.col("user_source").is_in(NOBODY_LOOKED)
+    uncontradicted = unknown.join(denied, on=("host", "gpu"), how="anti")
+    mute = _mute(context, uncontradicted)
+    unwatched = pl.col("user_source").is_in(UNWATCHED_SOURCES)
     for kind, whole, blind, command in (
-        ("unknown time", spans, unsaid.join(mute, on=("host", "gpu"), how="anti").lazy(), _agent_status),
-        ("no utilization", spans, unsaid.join(mute, on=("host", "gpu"), how="semi").lazy(), _doctor),
+        ("unknown time", spans, uncontradicted.join(mute, on=("host", "gpu"), how="anti").lazy(), _agent_status),
+        ("no utilization", spans, uncontradicted.join(mute, on=("host", "gpu"), how="semi").lazy(), _doctor),
         ("user not known", used, used.filter(pl.col("user").is_null() & pl.col("account").is_null()), _doctor),
         ("use not watched", seen, seen.filter(unwatched), _doctor),
         *(

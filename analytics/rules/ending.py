@@ -14,11 +14,11 @@ import polars as pl
 
 from analytics.intervals import clip
 from analytics.language.sentences import Number, Sentence, plain, tr, tr_many
-from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.ledger.day_owners import UNWATCHED_SOURCES
 from analytics.states import ALLOCATED, IDLE_ALLOCATED, IN_USE
 from analytics.workloads import waste
 from analytics.workloads.commands import look_command, quote, ties
-from analytics.workloads.finding_parts import counted, label, of_nobody_else
+from analytics.workloads.finding_parts import counted, label, of_user_alone
 from analytics.workloads.ledger_rows import GPU_MS, joined
 from analytics.workloads.model import Context, EvidenceValue, Finding, Label, floored, of_gpus
 from analytics.workloads.rule import Candidate, HistoryNeed, Rule
@@ -340,12 +340,12 @@ def _ending_finding(
     over: bool = True,
 ) -> Candidate:
     last = last_rows(context).filter(pl.col("gpu").is_in(rows["gpu"].unique().implode()))
-    # whoever shares a GPU with them still needs it
+    # a user who shares one of these GPUs still needs it
     idle = last.filter(
         pl.col("state").is_in(IDLE_ALLOCATED) & pl.col("user").is_in(rows["user"].drop_nulls().unique().implode())
     )
     shared = idle.filter(pl.col("user").str.contains("+", literal=True))
-    unwatched = idle.filter(pl.col("user_source").is_in(NOBODY_LOOKED))
+    unwatched = idle.filter(pl.col("user_source").is_in(UNWATCHED_SOURCES))
     kept = {*shared["gpu"], *unwatched["gpu"]}
     free = {gpu for gpu in idle["gpu"] if over and gpu not in kept and not ties(context, [gpu])}
     return Candidate(
@@ -373,7 +373,7 @@ def owner_lines(context: Context, now: pl.DataFrame) -> pl.DataFrame:
 
 
 def _ending_look(rows: pl.DataFrame, user: str | None) -> str:
-    own = of_nobody_else(rows, user)
+    own = of_user_alone(rows, user)
     jobs = own["job"].drop_nulls()
     if user and jobs.str.contains("slurm:").any():
         return f"squeue --user={quote(user.replace('+', ','))}"

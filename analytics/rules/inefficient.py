@@ -130,7 +130,7 @@ def _busy_hours(context: Context) -> pl.DataFrame:
     few = (pl.col("sm_active_mean_pct") < SM_BELOW_PCT).fill_null(value=False)
     weak = (pl.col("power_mean_w") < POWER_BELOW * pl.col("limit_w")).fill_null(value=False)
     dram = pl.col("dram_active_mean_pct")
-    # bandwidth that nobody measured may be the reason, and in a server that decodes it usually is
+    # unmeasured bandwidth may be the limit, and for a server that decodes it usually is
     serving = pl.col("gpu").is_in(list(serving_gpus(context)))
     by_memory = pl.when(dram.is_null()).then(serving).otherwise(dram >= DRAM_FROM_PCT)
     return busy.join(limits, on="gpu", how="left").select(

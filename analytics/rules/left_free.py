@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from analytics.intervals import SPAN_MS
-from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.ledger.day_owners import UNWATCHED_SOURCES
 from analytics.states import ALLOCATED
 from analytics.workloads import waste
 from analytics.workloads.commands import watch_command
@@ -66,8 +66,8 @@ def _left_free(context: Context) -> pl.DataFrame:
     """
     used = context.whole.lifetimes.filter(pl.col("used_ms") > 0)["gpu"].unique()
     now = sorted(unoccupied_now(context, used))
-    # where nobody could read the processes, somebody may have used it
-    taken = pl.col("state").is_in(ALLOCATED) | pl.col("user_source").is_in(NOBODY_LOOKED).fill_null(value=False)
+    # a GPU whose processes could not be read may have been in use
+    taken = pl.col("state").is_in(ALLOCATED) | pl.col("user_source").is_in(UNWATCHED_SOURCES).fill_null(value=False)
     rows = context.whole.segments.filter(pl.col("gpu").is_in(pl.Series(now, dtype=pl.String).implode()))
     rows = rows.with_columns(taken_ms=pl.col("end").filter(taken).max().over("gpu"))
     free = rows.filter(pl.col("state") == "free", (pl.col("time") >= pl.col("taken_ms")).fill_null(value=True))

@@ -92,7 +92,7 @@ def _never_used(history: pl.DataFrame, shortest_ms: int) -> pl.DataFrame:
         measured_ms=pl.col("util_ms").sum(),
     )
     return gpus.filter(
-        # a GPU whose utilization nobody could measure is unknown, not unused
+        # a GPU without measured utilization is unknown, not unused
         (pl.col("used_ms") == 0) & (pl.col("unused_ms") >= shortest_ms) & (pl.col("measured_ms") >= shortest_ms)
     ).select("host", "gpu")
 

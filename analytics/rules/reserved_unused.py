@@ -12,7 +12,7 @@ from dataclasses import replace
 import polars as pl
 
 from analytics.language.sentences import tr
-from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.ledger.day_owners import UNWATCHED_SOURCES
 from analytics.states import OCCUPIED
 from analytics.workloads import waste
 from analytics.workloads.commands import Ties, array_command, operands, quote, ties, watch_command
@@ -34,7 +34,7 @@ def reserved_unused_findings(context: Context) -> Iterator[Candidate]:
     """Yield a finding per host and owner (per GPU without a known owner), for allocated time without a process."""
     # an unknown user of one GPU need not be the unknown user of the next
     whom = pl.coalesce("user", "job", "gpu")
-    watched = ~pl.col("user_source").is_in(NOBODY_LOOKED).fill_null(value=False)
+    watched = ~pl.col("user_source").is_in(UNWATCHED_SOURCES).fill_null(value=False)
     reserved = context.inside.segments.filter((pl.col("state") == "reserved") & watched).with_columns(whom=whom)
     least_ms = pl.when(_of_a_job()).then(context.settings.held_min_ms).otherwise(STANDING_MIN_MS)
     is_long = least_ms <= SEGMENT_MS

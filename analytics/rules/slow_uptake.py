@@ -38,9 +38,9 @@ def slow_uptake_findings(context: Context) -> Iterator[Candidate]:
         rows = inside.filter(pl.col("gpu").is_in(gpus["gpu"].implode()))
         if not rows.is_empty():
             unused = gpus.filter(pl.col("first_use").is_null())
-            # which of a host's free GPUs an allocation counts nobody can say
-            nobodys = (pl.col("state") == "free") & ~pl.col("host").is_in(list(counted_gpus(context)))
-            free = still_going(context, rows.filter(nobodys & pl.col("user_source").is_null()))
+            # an allocation that only counts GPUs may use any free GPU of its host
+            uncounted = (pl.col("state") == "free") & ~pl.col("host").is_in(list(counted_gpus(context)))
+            free = still_going(context, rows.filter(uncounted & pl.col("user_source").is_null()))
             fleet = gpus["fleet_mean"][0]
             yield Candidate(
                 rows,

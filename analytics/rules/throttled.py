@@ -198,7 +198,7 @@ def _throttled_per_gpu(context: Context, hours: pl.DataFrame) -> pl.DataFrame:
         )
         .filter(pl.col("active_ms") >= ACTIVE_HOURS_MIN * HOUR_MS)
         .with_columns(
-            # NVML counts cap and brake apart, the hour keeps their sum: the draw tells them from each other
+            # NVML counts cap and brake separately, but the hour keeps their sum: the power draw distinguishes them
             at_limit=pl.col("power_mean_w") >= CAP_POWER_FROM * pl.col("limit_w"),
             clock_lost=1 - pl.col("clock_mhz") / pl.col("fastest_mhz"),
         )

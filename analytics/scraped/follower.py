@@ -196,7 +196,7 @@ class Follower:
     _open: ExitStack = field(default_factory=ExitStack)
     _reading: WindowWork | None = None
     _failures: int = 0
-    _said: str = ""
+    _reported: str = ""
     _lake_id: str = ""
 
     def __post_init__(self) -> None:
@@ -211,7 +211,7 @@ class Follower:
             self._catch_up()
         except FallowError as error:
             return self._wait_after_failure(error)
-        self._failures, self._said = 0, ""
+        self._failures, self._reported = 0, ""
         now_ms = self.clock.now_ms()
         return self.settings.every_ms - now_ms % self.settings.every_ms
 
@@ -221,8 +221,8 @@ class Follower:
 
     def _wait_after_failure(self, error: FallowError) -> int:
         """Report the error once, and return a longer wait each time."""
-        if str(error) != self._said:
-            self._said = str(error)
+        if str(error) != self._reported:
+            self._reported = str(error)
             self.say(str(error))
         kind = (
             "the lake"

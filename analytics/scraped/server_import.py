@@ -112,7 +112,7 @@ class ProgressLine:
         )
         self._bar = Progress(*columns, console=self._console, transient=True, disable=not self._console.is_terminal)
         self._task = self._bar.add_task("reading", total=1.0, read="nothing read yet")
-        self._began_s = self._told_s = clock.monotonic_s()
+        self._began_s = self._reported_s = clock.monotonic_s()
         self._done, self._samples = 0.0, 0
 
     def __enter__(self) -> Self:
@@ -139,8 +139,8 @@ class ProgressLine:
         passed_s = max(self.passed_s, 0.001)
         read = f"{self._samples:,} samples, {self._samples / passed_s:,.0f}/s"
         self._bar.update(self._task, completed=self._done, read=read)
-        if not self._console.is_terminal and self._clock.monotonic_s() - self._told_s >= _LINE_EVERY_S:
-            self._told_s = self._clock.monotonic_s()
+        if not self._console.is_terminal and self._clock.monotonic_s() - self._reported_s >= _LINE_EVERY_S:
+            self._reported_s = self._clock.monotonic_s()
             left_s = round(passed_s * (1 - self._done) / max(self._done, 1e-6))
             say(f"{self._done:.0%} read, {read}, about {format_duration(max(left_s, 1) * SECOND_MS)} left")
 
@@ -160,12 +160,12 @@ class ServerImport:
         self._odd: dict[str, None] = {}
         self._contradictory = ContradictoryTimes()
         self._is_judged = wish.yes
-        self._unsaid = ""
+        self._pending_line = ""
 
     def run(self) -> ScrapedImport:
         """Return the result. After InputError or LakeError the lake is whole, and the same import continues there."""
         wish = self._wish
-        self._unsaid = self._discovery_line()
+        self._pending_line = self._discovery_line()
         work = WindowWork(wish.source, wish.server, wish.reader, self._writer, self._ask_about_doubts, self._add_chunk)
         with self._progress:
             for start_ms, end_ms in days(self._from_ms, wish.until_ms):
@@ -215,9 +215,9 @@ class ServerImport:
 
     def _ask_about_doubts(self, hosts: Sequence[Imported]) -> None:
         """Show the discovery; ask about doubts before the first rows are published; report later doubts at the end."""
-        if self._unsaid:
-            say(self._unsaid)
-            self._unsaid = ""
+        if self._pending_line:
+            say(self._pending_line)
+            self._pending_line = ""
         odd = judged(hosts, self._wish.now_ms, own_mapping=bool(self._wish.source.mapping))
         self._odd |= dict.fromkeys(odd)
         for each in hosts:

@@ -42,18 +42,18 @@ def evidence_folds(found: Recommendations, review: ScopedReview) -> Table | None
 
 def _folds(listed: Sequence[Recommendation], review: ScopedReview) -> Iterator[Fold]:
     """Yield folds. The leading finding appears once in full, other findings by name."""
-    told: set[str] = set()
+    shown: set[str] = set()
     for place, each in enumerate(listed):
         found = each.evidence
         lines: list[str] = []
         for finding in found[:_FINDINGS] if each.ranked and place < _IN_FULL else ():
             lines.append(_name(finding, review))
-            if finding.finding_id not in told and finding is found[0]:
-                lines += (*reasons(finding), *_said(finding, review))
-            told.add(finding.finding_id)
-        if found and found[0].finding_id not in told and review.actions.get(found[0].finding_id):
-            lines += _said(found[0], review)
-        rest = [finding.finding_id for finding in found if finding.finding_id not in told]
+            if finding.finding_id not in shown and finding is found[0]:
+                lines += (*reasons(finding), *_notes_line(finding, review))
+            shown.add(finding.finding_id)
+        if found and found[0].finding_id not in shown and review.actions.get(found[0].finding_id):
+            lines += _notes_line(found[0], review)
+        rest = [finding.finding_id for finding in found if finding.finding_id not in shown]
         if rest:
             lines.append(tr("further findings: {findings}", findings=SentenceList(rest, ", ")))
         yield Fold(
@@ -90,19 +90,19 @@ def _name(finding: Finding, review: ScopedReview) -> Sentence:
     Other findings may share the finding's time.
     """
     name = tr("{id}: {sentence}", id=finding.finding_id, sentence=heading(finding, review))
-    told = notified(review, finding)
+    notified_on = notified(review, finding)
     details = [
         whose(finding),
         *([tr("job {name}", name=plain(finding.job, 40))] if finding.job else []),
         tr("first observed on {day}", day=Day(finding.since_ms)),
         tr("confidence: {grade}", grade=tr(finding.confidence.grade)),
         *([tr(finding.status)] if finding.status != "open" else []),
-        *([tr("notified: {when}", when=told)] if told != tr("never") else []),
+        *([tr("notified: {when}", when=notified_on)] if notified_on != tr("never") else []),
     ]
     return tr("{what} ({details})", what=name, details=SentenceList(details, ", "))
 
 
-def _said(finding: Finding, review: ScopedReview) -> Iterator[str]:
+def _notes_line(finding: Finding, review: ScopedReview) -> Iterator[str]:
     """Yield what people did about the finding; nothing for a snoozed one, which the section `snoozed` shows."""
     own = notes(review, finding) if finding.status != "snoozed" else ()
     if own:

@@ -80,7 +80,7 @@ def _window(heading: Heading, seen: Seen) -> str:
     """Return the window up to now, and the age of the data if the window counts back from their end."""
     until_ms = seen.until_ms if heading.week is None else heading.week.until_ms
     sentence = tr("{since} to {until}", since=Moment(seen.since_ms), until=Moment(until_ms))
-    age = data_age(heading.counted_back_from_ms, heading.made_ms)
+    age = data_age(heading.counted_back_from_ms, heading.generated_ms)
     return SentenceList([sentence, age], "; ") if age else sentence
 
 

@@ -67,7 +67,7 @@ _CHARGED_TO_NO_USER = ("free", "unavailable")
 def key_figures(report: Report, keys: Iterable[str]) -> tuple[KeyFigure, ...]:
     """Return the figures of these keys that the scope has."""
     shown = (key for key in keys if not (report.scope.is_personal and key in _CHARGED_TO_NO_USER))
-    return tuple(_MADE_BY[key](report) for key in shown)
+    return tuple(_FIGURES[key](report) for key in shown)
 
 
 def compared_with(found: Changes) -> str:
@@ -229,7 +229,7 @@ def _open_between(key: str, summary: Summary) -> str:
     return open_between(summary, key)
 
 
-_MADE_BY: Mapping[str, Callable[[Report], KeyFigure]] = {
+_FIGURES: Mapping[str, Callable[[Report], KeyFigure]] = {
     "wasted": lambda report: _wasted(report.ledger, report.recommendations),
     "freed": lambda report: _freed(report.recommendations),
     "cash": lambda report: _cash(report.recommendations),

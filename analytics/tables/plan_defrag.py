@@ -64,10 +64,10 @@ def room_sentence(rooms: Sequence[PoolRoom]) -> str:
             largest.gang.size,
             pool=place_name(largest.pool),
         )
-    made = [(each, each.moves) for each in sizes if each.moves is not None]
-    if not made:
+    ways = [(each, each.moves) for each in sizes if each.moves is not None]
+    if not ways:
         return now
-    room, moves = max(made, key=lambda each: (each[0].gang.size, -each[1].moved_gpus))
+    room, moves = max(ways, key=lambda each: (each[0].gang.size, -each[1].moved_gpus))
     return tr(
         "{now} To make room for a job of {size} in {pool}: {moves}.",
         now=now,
@@ -139,15 +139,15 @@ def _steps(room: RoomFor) -> tuple[_Step, ...]:
 
 def moves_table(rooms: Sequence[PoolRoom], currency: str | None) -> Table | None:
     """Return every step of every way to make room; None without a way, or without a need."""
-    made = [each for pool in rooms for each in pool.sizes if each.moves is not None]
-    if not made:
+    ways = [each for pool in rooms for each in pool.sizes if each.moves is not None]
+    if not ways:
         return None
 
     def lost_cost(step: _Step) -> Cell:
         cost = step.occupant.ran_cost
         return "" if step.target is None else None if cost is None else Amount(cost, currency)
 
-    proven = all(each.moves.is_least for each in made if each.moves is not None)
+    proven = all(each.moves.is_least for each in ways if each.moves is not None)
     return Table(
         name="moves",
         title=tr("How to make room"),
@@ -173,7 +173,7 @@ def moves_table(rooms: Sequence[PoolRoom], currency: str | None) -> Table | None
             fact("hosts_with_room", "words", "room.moves.hosts", "array"),
             fact("is_least", "words", "room.moves.is_least", "boolean"),
         ),
-        rows=tuple(step for each in made for step in _steps(each)),
+        rows=tuple(step for each in ways for step in _steps(each)),
         notes=(
             tr(
                 "GPU-hours and cost: the most that a restart can lose, the whole run of the job. The real loss is the"

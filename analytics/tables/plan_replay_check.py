@@ -112,8 +112,8 @@ def refusal(check: ReplayCheck) -> str | None:
         )
     if check.has_waits:
         return None
-    said = unknown_waits(None if len(check.pools) > 1 else check.pools[0].pool if check.pools else None, check.waits)
-    return SentenceList([said, waits_remedy(check)], " ")
+    reason = unknown_waits(None if len(check.pools) > 1 else check.pools[0].pool if check.pools else None, check.waits)
+    return SentenceList([reason, waits_remedy(check)], " ")
 
 
 def unknown_waits(pool: str | None, waits: CheckedWaits) -> str:

@@ -119,6 +119,6 @@ REPORT: tuple[Chapter, ...] = (
 def chapters(report: Report) -> Iterator[tuple[Chapter, tuple[Table, ...]]]:
     """Return each chapter with its sections that have content."""
     for chapter in REPORT:
-        made = tuple(section for make in chapter.sections if (section := make(report)) is not None)
-        if made:
-            yield chapter, made
+        shown = tuple(section for make in chapter.sections if (section := make(report)) is not None)
+        if shown:
+            yield chapter, shown

@@ -228,7 +228,7 @@ SHARED_LABELS = (
     label("gpus_of_the_job", "{value} GPUs in the job"),
     label("recommended_card", "{value} is enough"),
     label("recommended_memory_bytes", "the smaller card has {value}", Bytes),
-    # how many of a card there are does not say that any is free, and a note tells where there is none
+    # the number of these cards does not show that one is free; a note says where the fleet has none
     for_machines("recommended_in_fleet"),
     Label(("hourly", "recommended_hourly", "saving"), _prices),
 )
@@ -306,38 +306,38 @@ def findings_of(context: Context, rule: Rule, found: Iterable[Candidate]) -> lis
     ]
 
 
-def _finding(context: Context, rule: Rule, said: Candidate, rows: RowSums) -> Finding:
-    gpus = rows.gpus if said.gpus is None else tuple(said.gpus)
-    host = JOINER.join(rows.hosts) if said.host is None else said.host
+def _finding(context: Context, rule: Rule, candidate: Candidate, rows: RowSums) -> Finding:
+    gpus = rows.gpus if candidate.gpus is None else tuple(candidate.gpus)
+    host = JOINER.join(rows.hosts) if candidate.host is None else candidate.host
     seen = observation(context, gpus, rows)
-    strangers = _strangers({user for user, _, _ in rows.owners}, said.user)
+    strangers = _strangers({user for user, _, _ in rows.owners}, candidate.user)
     own = [(account, job) for user, account, job in rows.owners if user not in strangers]
     accounts, jobs = (joined_names(each[at] for each in own) for at in (0, 1))
-    numbers, failed = said.numbers, said.failed
-    if said.source != UNASKED:
-        numbers = numbers if "user_source" in numbers else {"user_source": said.source, **numbers}
-        failed = (known_user(said.source, said.user or accounts), *failed)
-    free = said.reclaimable_gpus
-    promised = outlook(context, free) if said.is_promised and free else None
+    numbers, failed = candidate.numbers, candidate.failed
+    if candidate.source != UNASKED:
+        numbers = numbers if "user_source" in numbers else {"user_source": candidate.source, **numbers}
+        failed = (known_user(candidate.source, candidate.user or accounts), *failed)
+    free = candidate.reclaimable_gpus
+    promised = outlook(context, free) if candidate.is_promised and free else None
     return Finding(
         rule=rule.name,
         category=rule.category,
         sentence=agreeing(rule.sentence, len(gpus)),
-        subject=said.subject,
+        subject=candidate.subject,
         gpus=gpus,
         host=host,
         id_host=host if rule.per_host else "",
-        user=said.user,
-        since_ms=rows.begun_ms if said.since_ms is None else said.since_ms,
+        user=candidate.user,
+        since_ms=rows.begun_ms if candidate.since_ms is None else candidate.since_ms,
         gpu_ms=rows.gpu_ms,
         energy_kwh=rows.energy_kwh,
         confidence=grade(watched_enough(seen), right_clocks(context, rows.hosts), *map(list, failed), outlook=promised),
         reclaimable_gpus=tuple(free),
         evidence=_evidence(rows, numbers, jobs, promised, seen),
-        next_command=said.next_command,
-        witnesses=said.witnesses,
+        next_command=candidate.next_command,
+        witnesses=candidate.witnesses,
         simulated=all(context.inventory.simulated(gpu) for gpu in gpus),
-        team=_team(context, rows, said.user, accounts),
+        team=_team(context, rows, candidate.user, accounts),
         job=jobs,
     )
 
@@ -366,7 +366,7 @@ def workload_candidate(
     )
 
 
-def of_nobody_else(segments: pl.DataFrame, user: str | None) -> pl.DataFrame:
+def of_user_alone(segments: pl.DataFrame, user: str | None) -> pl.DataFrame:
     """Return the rows of the user alone: rows shared with others do not show whose job and account it is."""
     strangers = _strangers(segments["user"].unique().to_list(), user)
     return segments.filter(~pl.col("user").is_in(strangers).fill_null(value=False)) if strangers else segments

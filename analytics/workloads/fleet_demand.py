@@ -27,7 +27,7 @@ from analytics.capacity.peak_demand import (
 )
 from analytics.intervals import SPAN_MS, levels, merge
 from analytics.language.sentences import Number, tr
-from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.ledger.day_owners import UNWATCHED_SOURCES
 from analytics.ledger.sampled import UNCONFIRMED_MAX
 from analytics.states import IDLE_ALLOCATED, IN_USE
 from analytics.workloads.confidence import HISTORY_MIN_DAYS as GRADED_MIN_DAYS
@@ -146,7 +146,7 @@ def _working_gpus(context: Context) -> pl.DataFrame:
     """
     last = last_rows(context).filter((pl.col("state") != "unavailable") & (pl.col("gpu_share") > 0))
     is_sampled = pl.col("unconfirmed_ms") > UNCONFIRMED_MAX * SPAN_MS
-    is_unwatched = pl.col("user_source").is_in(NOBODY_LOOKED).fill_null(value=False)
+    is_unwatched = pl.col("user_source").is_in(UNWATCHED_SOURCES).fill_null(value=False)
     is_counted = pl.col("host").is_in(list(counted_gpus(context)))
     used = (
         context.whole.segments.select(_SPANS)

@@ -273,12 +273,12 @@ def best_sharing(those: Sequence[CardSharer], best_effort: frozenset[int], card_
     for _ in range(1 if proven else ROUNDS):
         blocks = -(-len(left) // BLOCK)
         # each block has its part of those that give way, and of large and small ones
-        made = [_in_block(left[first::blocks], best_effort, card_bytes) for first in range(blocks)]
-        found += [group for each in made for group in each.groups]
+        shared = [_in_block(left[first::blocks], best_effort, card_bytes) for first in range(blocks)]
+        found += [group for each in shared for group in each.groups]
         grouped = {member.work for group in found for member in group.members}
         left = [each for each in left if each.work not in grouped]
         if proven:
-            return Sharing(tuple(found), sum(each.at_most for each in made))
+            return Sharing(tuple(found), sum(each.at_most for each in shared))
     return Sharing(tuple(found), _bound(those, best_effort, card_bytes))
 
 

@@ -50,7 +50,7 @@ def stall_witnesses(
     return (
         *_of_cards(context, rows, hours, is_kept=is_kept),
         *_of_host(context, rows, hours, is_kept=is_kept),
-        _told("other_stalled_gpus", siblings, "GPUs", "work" if working else "stalled" if siblings else "nothing"),
+        _unlimited("other_stalled_gpus", siblings, "GPUs", "work" if working else "stalled" if siblings else "nothing"),
     )
 
 
@@ -78,12 +78,12 @@ def _of_host(context: Context, rows: pl.DataFrame, hours: pl.DataFrame, *, is_ke
     met = met.filter((pl.col("time") < pl.col("until")) & (pl.col("end") > pl.col("since")))
     empty_pct = _value(rows, 100 * pl.col("no_process_ms").sum() / SPAN_MS.sum())
     says: Says = "stalled" if empty_pct is not None and empty_pct >= _EMPTY_MIN_PCT else "nothing"
-    yield _told("time_without_process", empty_pct if empty_pct or len(met) else None, _PERCENT, says)
+    yield _unlimited("time_without_process", empty_pct if empty_pct or len(met) else None, _PERCENT, says)
     # of a day's process its mean and highest use are known: the mean shows work, and the highest use none
     cpu_pct = _value(met, pl.col("cpu_util_max_pct").max())
     is_quiet = is_kept and cpu_pct is not None and cpu_pct <= QUIET_CPU_PCT
     is_busy = (_value(met, pl.col("cpu_util_mean_pct").max()) or 0.0) >= BUSY_CPU_PCT
-    yield _told("process_cpu_max", cpu_pct, _PERCENT, "work" if is_busy else "stalled" if is_quiet else "nothing")
+    yield _unlimited("process_cpu_max", cpu_pct, _PERCENT, "work" if is_busy else "stalled" if is_quiet else "nothing")
     most = None if _beside_work(context, rows) else MOVED_BYTES_PER_S
     yield _limited("host_traffic", mean_of(hours, "moved"), _RATE, None, most)
     used: int | None = highest(rows, "mem_used_max_bytes")
@@ -133,5 +133,5 @@ def _limited(name: str, value: float | None, unit: str, still: float | None, mos
     return Witness(name, value, unit, most, None if value is None else says)
 
 
-def _told(name: str, value: float | None, unit: str, says: Says) -> Witness:
+def _unlimited(name: str, value: float | None, unit: str, says: Says) -> Witness:
     return Witness(name, value, unit, None, None if value is None else says)

@@ -159,7 +159,7 @@ def stalled_candidates(
     if kind == UNOWNED:
         rows = rows.with_columns(whose="gpu")
     for (whose, user), own in rows.group_by("whose", "user", maintain_order=True):
-        segments, said = own.drop("whose", "kind", "work", "episode"), more(own)
+        segments, evidence = own.drop("whose", "kind", "work", "episode"), more(own)
         now, host = still_going(context, segments), str(segments["host"].mode().sort()[0])
         witnesses = _witnesses(context, own, is_kept=kind == KEPT)
         bound, name = ties(context, now) if kind in _ENDED else Ties(), None if user is None else str(user)
@@ -168,17 +168,17 @@ def stalled_candidates(
             subject=str(whose),
             user=name,
             source=UNASKED if kind == UNOWNED else newest_source(segments),
-            numbers={**_numbers(context, segments, now), **said.numbers},
+            numbers={**_numbers(context, segments, now), **evidence.numbers},
             failed=[
                 _draws_much(context, segments),
                 _drawn_alone(witnesses),
                 bound.failed if kind in _ENDED else [],
-                said.failed,
+                evidence.failed,
             ],
-            reclaimable_gpus=() if bound or kind == WAITS_FOR_RANK or not said.ends_work else now,
-            next_command=said.next_command
-            or _command(context, host, now, name, ends_work=kind in _ENDED and said.ends_work),
-            notes=said.notes,
+            reclaimable_gpus=() if bound or kind == WAITS_FOR_RANK or not evidence.ends_work else now,
+            next_command=evidence.next_command
+            or _command(context, host, now, name, ends_work=kind in _ENDED and evidence.ends_work),
+            notes=evidence.notes,
             witnesses=witnesses,
             is_promised=False,
         )

@@ -11,7 +11,7 @@ import polars as pl
 from analytics.allocations.spans import known_allocations
 from analytics.intervals import SPAN_MS, clip
 from analytics.language.sentences import tr, tr_many
-from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.ledger.day_owners import UNWATCHED_SOURCES
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.names import JOINER
 from analytics.states import IN_USE, OCCUPIED, UNOCCUPIED
@@ -55,8 +55,8 @@ def newest_of_each_gpu(rows: pl.DataFrame, counts: pl.Expr) -> pl.DataFrame:
 def window_end(context: Context) -> WindowEnd:
     last = newest_rows(context)
     jobs = by_job(last)
-    told_apart = pl.col("gpu").is_in(pl.Series(context.users.lists.keys(), dtype=pl.String).implode())
-    ending_whole = jobs.filter(~pl.col("work").str.starts_with(STANDING) | (unlisted() & ~told_apart))
+    has_list = pl.col("gpu").is_in(pl.Series(context.users.lists.keys(), dtype=pl.String).implode())
+    ending_whole = jobs.filter(~pl.col("work").str.starts_with(STANDING) | (unlisted() & ~has_list))
     working = jobs.filter(pl.col("state").is_in(IN_USE) | unlisted() | on_host_ahead(context))
     current = last.filter(~on_host_ahead(context))
     return WindowEnd(
@@ -302,7 +302,7 @@ def _unused_gpus_beside(there: pl.DataFrame, counted: pl.DataFrame, own: pl.Data
     met = met.filter((pl.col("time") < pl.col("allocation_end")) & (pl.col("end") > pl.col("start")))
     met = met.join(own, on=("work", "host", "gpu"), how="anti")
     during = clip(met, "start", "allocation_end")
-    unwatched = pl.col("user_source").is_in(NOBODY_LOOKED).fill_null(value=False) | (pl.col("state") == "unknown")
+    unwatched = pl.col("user_source").is_in(UNWATCHED_SOURCES).fill_null(value=False) | (pl.col("state") == "unknown")
     span_ms = pl.col("allocation_end").first() - pl.col("start").first()
     watched = SPAN_MS.filter(~unwatched).sum() >= KNOWN_MIN * span_ms
     nameless = (pl.col("state").is_in(OCCUPIED) & pl.col("job").is_null()).any()

@@ -118,7 +118,7 @@ class Site:
             argparse.Namespace(lake=self.lake.root, since=self.since, until=None, config=str(self.config))
         )
         whole = Whole(inputs, load_window_ledger(inputs))
-        whole.made_ms = T_END  # no test asks the machine what time it is
+        whole.generated_ms = T_END  # no test asks the machine what time it is
         return whole
 
     def recommendations(self, scope: Scope = Scope()) -> Recommendations:  # noqa: B008  # frozen

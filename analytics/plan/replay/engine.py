@@ -257,12 +257,12 @@ def replay(jobs: pl.DataFrame, fleet: ReplayFleet, policy: ReplayPolicy) -> Repl
     loop = ReplayLoop(asked, stations, [where for where, _ in places], policy)
     loop.run()
     holds = _holds(loop.runs)
-    told = given.with_row_index("row").with_columns(
+    outcomes = given.with_row_index("row").with_columns(
         preempted=pl.Series(loop.preempted, dtype=pl.Int32),
         why_not=pl.Series([why for _, why in places], dtype=pl.String),
     )
-    named = holds.join(told.select("row", "number"), on="row", maintain_order="left")
-    return Replayed(_runs(told, holds), _as(named, HOLD_SCHEMA), changed)
+    named = holds.join(outcomes.select("row", "number"), on="row", maintain_order="left")
+    return Replayed(_runs(outcomes, holds), _as(named, HOLD_SCHEMA), changed)
 
 
 def _holds(runs: Iterable[Run]) -> pl.DataFrame:

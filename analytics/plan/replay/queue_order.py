@@ -112,7 +112,7 @@ class _Reservation:
             self._lasting.set(host, min(self._station.room.free[host], self._spare.free[host]))
 
     def _lasts(self, end: int) -> bool:
-        """Return whether a job with this end still runs when the first is to begin."""
+        """Return whether a job with this end still runs at the planned start of the first job in the queue."""
         return self._at is not None and end > self._at
 
 

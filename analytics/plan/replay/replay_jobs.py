@@ -53,7 +53,7 @@ before_window  it ran when the window began: it holds its GPUs from `started` on
 
 
 KINDS = ("batch", "test", "notebook", "serving")
-"""What `work_kind` may say."""
+"""The kinds that `work_kind` may return."""
 
 NIGHT_MS = 12 * HOUR_MS
 """What runs no longer than this is done by the morning."""
@@ -63,7 +63,7 @@ _SERVING = r"(?i)serv(e|ing)|inference|endpoint|vllm|sglang|triton|prod"
 _TEST = r"(?i)test|debug"
 AWAITED = f"{_NOTEBOOK}|{_SERVING.removeprefix('(?i)')}|debug"
 """How the names of jobs, partitions and QOS read for whose result a person or a customer waits."""
-_SAID_IN = ("name", "partition", "qos")
+_TEXT_COLUMNS = ("name", "partition", "qos")
 
 
 def work_kind() -> pl.Expr:
@@ -72,15 +72,15 @@ def work_kind() -> pl.Expr:
     It comes from name, partition and quality of service. A pod without a time limit serves, a job that ran for less
     than an hour is a test, any other job with a time limit is batch.
     """
-    said = pl.concat_str(*(pl.col(name).fill_null("") for name in _SAID_IN), separator=" ")
+    text = pl.concat_str(*(pl.col(name).fill_null("") for name in _TEXT_COLUMNS), separator=" ")
     has_limit = (pl.col("time_limit_ms") > 0).fill_null(value=False)
     was_short = (pl.col("end").is_not_null() & (pl.col("run_ms") < RUN_MIN_MS)).fill_null(value=False)
     return (
-        pl.when(said.str.contains(_NOTEBOOK))
+        pl.when(text.str.contains(_NOTEBOOK))
         .then(pl.lit("notebook"))
-        .when(said.str.contains(_SERVING) | ((pl.col("scheduler") == "kubernetes") & ~has_limit).fill_null(value=False))
+        .when(text.str.contains(_SERVING) | ((pl.col("scheduler") == "kubernetes") & ~has_limit).fill_null(value=False))
         .then(pl.lit("serving"))
-        .when(said.str.contains(_TEST) | was_short)
+        .when(text.str.contains(_TEST) | was_short)
         .then(pl.lit("test"))
         .when(has_limit)
         .then(pl.lit("batch"))
@@ -149,7 +149,7 @@ def bare_jobs(whole: pl.DataFrame, allocated: pl.DataFrame, first_number: int) -
     """
     held = whole.filter(pl.col("state").is_in(ALLOCATED)).with_row_index("row")
     known = by_job(held).join(allocated.select(work="job").unique(), on="work", how="semi")
-    rows = _of_nobodys_job(held.join(known.select("row").unique(), on="row", how="anti"), allocated)
+    rows = _without_known_job(held.join(known.select("row").unique(), on="row", how="anti"), allocated)
     stays = _stays(rows)
     jobs = stays.group_by("number", *_WHOSE, maintain_order=True).agg(
         gpus=pl.col("gpu").n_unique(), started=pl.col("time").min(), end=pl.col("end").max()
@@ -161,7 +161,7 @@ def bare_jobs(whole: pl.DataFrame, allocated: pl.DataFrame, first_number: int) -
     return named[0].drop("renumbered", "job"), named[1].select(NUMBERED_ROWS)
 
 
-def _of_nobodys_job(rows: pl.DataFrame, allocated: pl.DataFrame) -> pl.DataFrame:
+def _without_known_job(rows: pl.DataFrame, allocated: pl.DataFrame) -> pl.DataFrame:
     numbered = rows.filter(pl.col("job").is_null())
     spans = allocated.drop_nulls("user").select("host", "user", first="time", last="end")
     met = numbered.select("row", "host", "user", "time", "end").join(spans, on=("host", "user"))

@@ -8,7 +8,7 @@ import polars as pl
 
 from analytics.intervals import SPAN_MS
 from analytics.language.sentences import GpuHours, Share, tr, tr_many
-from analytics.ledger.day_owners import NOBODY_LOOKED
+from analytics.ledger.day_owners import UNWATCHED_SOURCES
 from analytics.ledger.summary import SILENT_AFTER_MS
 from analytics.quality.model import MOST_NAMED, Data, Remark, Stamp, gpus_of, hosts_of
 from fallow.gpu_names import STAND_IN
@@ -104,7 +104,7 @@ def user_by_memory(data: Data) -> Iterator[Remark]:
 def user_unwatched(data: Data) -> Iterator[Remark]:
     """Report GPUs that are called free, or reserved without a process, although a user could not have been observed."""
     split = pl.col("gpu_share") < 1
-    yield from _time_of(data, pl.col("user_source").is_in(NOBODY_LOOKED) & ~split, "unwatched_user", _UNWATCHED)
+    yield from _time_of(data, pl.col("user_source").is_in(UNWATCHED_SOURCES) & ~split, "unwatched_user", _UNWATCHED)
 
 
 def point_samples(data: Data) -> Iterator[Remark]:

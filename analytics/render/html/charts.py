@@ -124,7 +124,7 @@ class PanelFrame:
 
     @property
     def is_above(self) -> bool:
-        """Whether what is said of a row stands above its bar."""
+        """Return whether the texts of a row stand above its bar."""
         return self.first - self.top > _THICK
 
     def place(self, at: float) -> float:
@@ -257,7 +257,7 @@ def _rows_frame(chart: Chart, panel: Panel, top: float, width: float, language: 
 
 
 def _rows(panel: Panel, frame: PanelFrame, language: Language) -> Iterator[Markup]:
-    """What is said beside or above each bar."""
+    """Yield the texts beside or above each bar."""
     for number, each in enumerate(panel.places):
         y, bold, figure = frame.top + number * frame.pitch, "b" if each.note else "", _words(each.figure, language)
         room = int((frame.width - _LETTER * len(figure)) / _LETTER) if frame.is_above else 60
@@ -417,26 +417,26 @@ def chart_hints(panel: Panel, frame: PanelFrame, language: Language) -> Iterator
             yield svg.hint(box, (_words(words, language) for words in (each.name, each.figure, each.detail)))
         elif lines:
             box = (frame.place(number - 0.5), frame.top, frame.pitch, frame.bottom - frame.top)
-            yield svg.hint(box, [_words(each.name, language), *_said(panel, lines, number, language)])
+            yield svg.hint(box, [_words(each.name, language), *_mark_texts(panel, lines, number, language)])
     if lines and not panel.places:
         edges = sorted({at for each in lines if isinstance(each, Line) for at in each.at})
         for since, until in pairwise([0.0, *edges]):
             own = [each for each in lines if isinstance(each, Line) and until in each.at]
-            said = [text for each in own for text in _said(panel, [each], each.at.index(until), language)]
+            texts = [text for each in own for text in _mark_texts(panel, [each], each.at.index(until), language)]
             x = frame.place(since)
             box = (x, frame.top, frame.place(until) - x, frame.bottom - frame.top)
-            yield svg.hint(box, [language.percent(until / 100, 1), *said])
+            yield svg.hint(box, [language.percent(until / 100, 1), *texts])
     for mark in dots:
         for number, (at, value) in enumerate(zip(mark.at, mark.values, strict=True)):
             x, y = frame.point(at, value)
             details = [_words(words, language, 80) for words in (mark.details[number] if mark.details else ())]
             where = "" if panel.places else language.percent(at / 100, 1)
-            said = [*details, _value(panel, value, language), where, _words(mark.name, language)]
-            yield svg.hint((x - _NEAR, y - _NEAR, 2 * _NEAR, 2 * _NEAR), said)
+            texts = [*details, _value(panel, value, language), where, _words(mark.name, language)]
+            yield svg.hint((x - _NEAR, y - _NEAR, 2 * _NEAR, 2 * _NEAR), texts)
 
 
-def _said(panel: Panel, marks: Iterable[Line | Bars], number: int, language: Language) -> Iterator[str]:
-    """A line of text for each mark that has a value at the place."""
+def _mark_texts(panel: Panel, marks: Iterable[Line | Bars], number: int, language: Language) -> Iterator[str]:
+    """Yield a line of text for each mark that has a value at the place."""
     for each in marks:
         value = each.values[number] if number < len(each.values) else None
         words = _words(each.shown[number], language) if each.shown else _value(panel, value, language)

@@ -28,19 +28,19 @@ TEMPLATES = Path(__file__).parent / "templates"
 def page(report: Report, language: Language) -> str:
     """Return the page. The same report gives the same bytes. Without data in the window it has only its head."""
     style = style_sheet()
-    made = () if report.ledger.is_empty else tuple(chapters(report))
+    shown = () if report.ledger.is_empty else tuple(chapters(report))
     return rendered(
         "page.html",
         language,
         **head(report, language),
         style=style,
         style_hash=style_hash(style),
-        chapters=made,
+        chapters=shown,
         draw=lambda section: drawing(section, language),
         states=STATES,
         left_off_paper=tr(
             "The HTML page has more chapters than paper: {chapters}.",
-            chapters=SentenceList([each.title for each, _ in made if not each.on_paper], ", "),
+            chapters=SentenceList([each.title for each, _ in shown if not each.on_paper], ", "),
         ),
     )
 

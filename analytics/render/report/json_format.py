@@ -48,7 +48,7 @@ def other_tables(report: Report) -> list[Table]:
     if report.ledger.is_empty:
         return [each for each in (data_quality(report.quality),) if each is not None]
     own = {each.key for each in REPORT_COLUMNS if each.value_type in ("array", "object")}
-    return [each for _, made in chapters(report) for each in made if each.columns and each.name not in own]
+    return [each for _, sections in chapters(report) for each in sections if each.columns and each.name not in own]
 
 
 def known_figures(ledger: LedgerFigures, figures: dict[str, object]) -> dict[str, object]:

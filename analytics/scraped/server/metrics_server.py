@@ -180,7 +180,7 @@ class MetricsServer:
 
     def __init__(self, connection: ServerConnection, clock: Clock) -> None:
         self._connection, self._clock = connection, clock
-        self._told: dict[str, None] = {}
+        self._warnings: dict[str, None] = {}
         answer, self._clock_offset_ms = _first_answer(connection, clock)
         self.name = _name(connection, answer)
         self._way = self._fastest_way()
@@ -219,7 +219,7 @@ class MetricsServer:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Return warnings about the server and its answers so far, as sentences, each once."""
-        return tuple(self._told)
+        return tuple(self._warnings)
 
     def clock_offset_ms(self) -> int | None:
         """Return how far the server's clock is ahead of ours, to about a second; None if it does not state its time."""
@@ -280,8 +280,8 @@ class MetricsServer:
         return api_data(answer.body, self._connection.address, self._tell)
 
     def _tell(self, warning: str) -> None:
-        if len(self._told) < _MOST_WARNINGS:
-            self._told[warning] = None
+        if len(self._warnings) < _MOST_WARNINGS:
+            self._warnings[warning] = None
 
     def _fastest_way(self) -> WayOfReading:
         export = ExportLines(self._connection)

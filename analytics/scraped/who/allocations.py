@@ -84,7 +84,7 @@ def allocations_of(
     """
     runs = label_runs(given, before.runs, as_of_ms)
     tables = None if kube is None else KubeTables.of(kube)
-    pods = pods_of(tables) if tables is not None and tables.tells_of_pods else None
+    pods = pods_of(tables) if tables is not None and tables.has_pods else None
     rows = _run_rows(runs.rows, pods)
     news = rows.filter(
         pl.col("is_new") | pl.col("end").is_not_null() | (pl.col("submitted").is_not_null() & ~pl.col("reported"))

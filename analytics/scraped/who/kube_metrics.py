@@ -97,8 +97,8 @@ class KubeTables:
         return cls(names, samples, figures)
 
     @property
-    def tells_of_pods(self) -> bool:
-        """Return whether kube-state-metrics answered at all: else it is unknown which pods are gone."""
+    def has_pods(self) -> bool:
+        """Return whether kube-state-metrics reported any pod; without a report, it is unknown which pods are gone."""
         return not self.table("kube_pod_info").is_empty()
 
     @cached_property

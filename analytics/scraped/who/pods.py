@@ -111,7 +111,7 @@ def _infos(kube: KubeTables) -> pl.DataFrame:
     )
     lasted_ms = _MISSED * max(kube.step_ms, _LEAST_STEP_MS)
     rows = rows.with_columns(is_gone=pl.col("last_ms") < pl.col("last_ms").max().over("instance") - lasted_ms)
-    made_by = pl.col("created_by_kind") + "/" + pl.col("created_by_name")
+    creator = pl.col("created_by_kind") + "/" + pl.col("created_by_name")
     # a waiting pod has a series without a node, and another one once it has been placed
     return (
         rows.sort("last_ms")
@@ -119,7 +119,7 @@ def _infos(kube: KubeTables) -> pl.DataFrame:
         .agg(
             node=pl.col("node").drop_nulls().last(),
             qos=pl.col("priority_class").drop_nulls().last(),
-            own_owner=made_by.filter(pl.col("created_by_kind") != "<none>").last(),
+            own_owner=creator.filter(pl.col("created_by_kind") != "<none>").last(),
             last_ms=pl.col("last_ms").max(),
             is_gone=pl.col("is_gone").last(),
         )
@@ -196,11 +196,11 @@ def _labels(kube: KubeTables) -> pl.DataFrame:
 
 
 def _jobs(kube: KubeTables) -> pl.DataFrame:
-    made = kube.table("kube_job_created", "namespace", "job_name").group_by("namespace", job="job_name")
+    created = kube.table("kube_job_created", "namespace", "job_name").group_by("namespace", job="job_name")
     limits = kube.table("kube_job_spec_active_deadline_seconds", "namespace", "job_name").group_by(
         "namespace", job="job_name"
     )
-    return made.agg(job_created=(pl.col("value").max() * SECOND_MS).cast(pl.Int64, strict=False)).join(
+    return created.agg(job_created=(pl.col("value").max() * SECOND_MS).cast(pl.Int64, strict=False)).join(
         limits.agg(time_limit_s=pl.col("value").min().cast(pl.Int64, strict=False)),
         on=["namespace", "job"],
         how="full",
@@ -211,7 +211,7 @@ def _jobs(kube: KubeTables) -> pl.DataFrame:
 POD_SCHEMA = ROW_SCHEMA | {"seen_ms": pl.Int64()}
 """Allocations of pods that no label names, and the time of their last sample."""
 
-WAITING_SCHEMA = {**empty(REQUEST).schema, "told_ms": pl.Int64()}
+WAITING_SCHEMA = {**empty(REQUEST).schema, "recorded_ms": pl.Int64()}
 """Requests, and the time up to which the lake knows them."""
 
 _AGAIN_MS = HOUR_MS
@@ -343,13 +343,13 @@ def waiting_pods(pods: pl.DataFrame, before: pl.DataFrame, step_ms: int) -> PodR
         .drop_nulls("time")
     )
     now = typed(facts, REQUEST).join(
-        before.select("allocation_id", "time", "told_ms"), on=["allocation_id", "time"], how="left"
+        before.select("allocation_id", "time", "recorded_ms"), on=["allocation_id", "time"], how="left"
     )
-    is_due = pl.col("told_ms").is_null() | (pl.col("as_of") >= pl.col("told_ms") + _AGAIN_MS)
+    is_due = pl.col("recorded_ms").is_null() | (pl.col("as_of") >= pl.col("recorded_ms") + _AGAIN_MS)
     now = now.with_columns(_due=is_due | pl.col("withdrawn").is_not_null())
     there = pods.select(allocation_id=pl.col("namespace") + "/" + pl.col("pod")).unique()
     lost = before.join(there, on="allocation_id", how="anti").with_columns(withdrawn=pl.col("as_of") + step_ms)
     rows = pl.concat([now.filter("_due").select(REQUEST.names), lost.select(REQUEST.names)])
     open_ones = now.filter(pl.col("withdrawn").is_null())
-    known = open_ones.with_columns(told_ms=pl.when("_due").then("as_of").otherwise("told_ms"))
+    known = open_ones.with_columns(recorded_ms=pl.when("_due").then("as_of").otherwise("recorded_ms"))
     return PodRows(rows, known.select(list(WAITING_SCHEMA)))
