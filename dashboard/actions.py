@@ -82,12 +82,12 @@ class ActionOutcome:
 
     Attributes:
         done: the actions; none where nothing was recorded.
-        said: the message for the reader.
+        message: the message for the reader.
         seen: the id of the last action that the reader's page shows from now on, by finding.
     """
 
     done: tuple[Action, ...]
-    said: str
+    message: str
     seen: dict[str, str]
 
 

@@ -152,7 +152,7 @@ def _page(source: LakeSource, view: View, scheme: str, path: str, page: Page | N
         )
         return [forbidden_page_panel(view.language, page.role)]
     # figures are kept with the page: a second reader waits for nothing
-    return source.made_of(
+    return source.cached(
         view, ("page", view.key, scheme, path), lambda: [*heading(view, page), page.content(view, palette(scheme))]
     )
 

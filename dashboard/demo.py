@@ -157,7 +157,7 @@ class DemoFolder:
             raise FallowError(f"cannot create {self.path}: {error.strerror}", "give --out another folder") from error
         write_whole(self._record_file, record.text().encode())
 
-    def _clear(self, made: Record) -> None:
+    def _clear(self, record: Record) -> None:
         """Remove the simulated lake; raises FallowError where the lake has rows of hosts that are not simulated."""
         if not self.lake.store.exists():
             return
@@ -166,7 +166,7 @@ class DemoFolder:
             for table in TABLES
             if not table.derived  # made from the others
             for file in self.lake.all_files(table.name)
-            if file.host not in made.hosts
+            if file.host not in record.hosts
         }
         if other_hosts:
             raise FallowError(

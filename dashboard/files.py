@@ -87,7 +87,7 @@ def chosen_week(view: View) -> Week:
 def edition(view: View, week: Week) -> Report:
     """Return the report of the week in the view's scope; raises EmptyLakeError and its kinds."""
     asked = Asked(week, view.report.scope, view.zone, names_lake=view.reader.sees_places)
-    return view.made.of(  # type: ignore[no-any-return]
+    return view.cache.of(  # type: ignore[no-any-return]
         ("edition", asked), lambda: Report(view.whole_of(week.window), asked).decided()
     )
 
@@ -117,21 +117,21 @@ def serve_files(server: Any, source: LakeSource) -> None:
         if name not in EXPORTS or kind not in _EXPORTED:
             return _refusal("there is no such table", 404)
 
-        def made(view: View, search: str) -> Response:
+        def answer(view: View, search: str) -> Response:
             audit_export(view.reader, f"/export/{name}.{kind}", search)
             write, media_type = _EXPORTED[kind]
             return _file(write(exported(view, name)), media_type, f"fallow-{name}.{kind}")
 
-        return _answer(source, made)
+        return _answer(source, answer)
 
     @server.route("/report/preview")  # type: ignore[untyped-decorator]
     def preview() -> Response:
-        def made(view: View, _: str) -> Response:
+        def answer(view: View, _: str) -> Response:
             content = _BY_NAME["html"].render(edition(view, chosen_week(view)), view.language)
             headers = {"Content-Security-Policy": FRAME_POLICY, "X-Frame-Options": "SAMEORIGIN"}
             return Response(content, mimetype="text/html", headers=headers)
 
-        return _answer(source, made)
+        return _answer(source, answer)
 
     @server.route("/report/download/<name>")  # type: ignore[untyped-decorator]
     def download(name: str) -> Response:
@@ -139,13 +139,13 @@ def serve_files(server: Any, source: LakeSource) -> None:
         if form is None:
             return _refusal("there is no such format", 404)
 
-        def made(view: View, search: str) -> Response:
+        def answer(view: View, search: str) -> Response:
             audit_export(view.reader, f"/report/download/{name}", search)
             week = chosen_week(view)
             content = form.render(edition(view, week), view.language)
             return _file(content, form.media_type, report_name(view, week, form.suffix))
 
-        return _answer(source, made)
+        return _answer(source, answer)
 
 
 def _file(content: bytes, media_type: str, name: str) -> Response:

@@ -197,7 +197,7 @@ def _saved_views() -> html.Details:
                         ],
                         className="views-new",
                     ),
-                    html.P("", id="views-told", role="status"),
+                    html.P("", id="views-status", role="status"),
                 ],
                 className="views-box",
             ),
@@ -418,9 +418,9 @@ def _beyond(view: View) -> list[html.P]:
     is_after = asked.until_ms is not None and asked.until_ms > (known.until_ms or 0) + DAY_MS
     if not (is_before or is_after):
         return []
-    said = tr(
+    note = tr(
         "There are data from {since} to {until} only: the rest of these days counts as not observed.",
         since=Moment(known.since_ms or 0),
         until=Moment(known.until_ms or 0),
     )
-    return [html.P(view.translate(said), className="stale", role="note")]
+    return [html.P(view.translate(note), className="stale", role="note")]

@@ -32,7 +32,7 @@ class Cache(Generic[V]):
     def __init__(self, most: int, after: Callable[[], None] = lambda: None) -> None:
         self._most, self._after = most, after
         self._lock = threading.Lock()
-        self._made: OrderedDict[Hashable, Future[V]] = OrderedDict()
+        self._futures: OrderedDict[Hashable, Future[V]] = OrderedDict()
 
     def of(self, key: Hashable, make: Callable[[], V]) -> V:
         """Return the value; this thread makes a missing one. Raises what `make` raises."""
@@ -51,41 +51,41 @@ class Cache(Generic[V]):
     def find(self, key: Hashable) -> V | None:
         """Return the value and count it as requested; None where it is missing or not ready."""
         with self._lock:
-            future = self._made.get(key)
+            future = self._futures.get(key)
             if future is None or not future.done() or future.exception() is not None:
                 return None
-            self._made.move_to_end(key)
+            self._futures.move_to_end(key)
             return future.result()
 
     def drop(self, key: Hashable) -> None:
         """Forget the value; threads that wait for it still get it."""
         with self._lock:
-            self._made.pop(key, None)
+            self._futures.pop(key, None)
 
     def evict(self, most: int = 1) -> bool:
         """Forget up to `most` of the least recently requested values, never the last; return whether it forgot any."""
         with self._lock:
-            goes = min(most, len(self._made) - 1)
+            goes = min(most, len(self._futures) - 1)
             for _ in range(goes):
-                self._made.popitem(last=False)
+                self._futures.popitem(last=False)
         return goes > 0
 
     def items(self) -> dict[Hashable, V]:
         """Return the values that are ready, the most recently requested one last."""
         with self._lock:
-            made = list(self._made.items())
-        return {key: each.result() for key, each in made if each.done() and each.exception() is None}
+            futures = list(self._futures.items())
+        return {key: each.result() for key, each in futures if each.done() and each.exception() is None}
 
     def _place(self, key: Hashable) -> tuple[Future[V], bool]:
         with self._lock:
-            is_mine = key not in self._made
+            is_mine = key not in self._futures
             if is_mine:
-                self._made[key] = Future()
-                while len(self._made) > self._most:
-                    self._made.popitem(last=False)
+                self._futures[key] = Future()
+                while len(self._futures) > self._most:
+                    self._futures.popitem(last=False)
             else:
-                self._made.move_to_end(key)
-            return self._made[key], is_mine
+                self._futures.move_to_end(key)
+            return self._futures[key], is_mine
 
     def _fill(self, key: Hashable, future: Future[V], make: Callable[[], V]) -> None:
         try:
@@ -96,8 +96,8 @@ class Cache(Generic[V]):
 
     def _fail(self, key: Hashable, future: Future[V], error: BaseException) -> None:
         with self._lock:
-            if self._made.get(key) is future:
-                del self._made[key]
+            if self._futures.get(key) is future:
+                del self._futures[key]
         future.set_exception(error)
 
 

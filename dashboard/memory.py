@@ -79,11 +79,11 @@ class Budget:
                 if not self._changed.wait_for(lambda: self._next is own and self._has_room(evict), patience_s):
                     raise TimeoutError
                 self._in_a_row = self._in_a_row + 1 if line is self._pages else 0
-                made = Making(self._used(), self._most())
-                self._making.append(made)
+                making = Making(self._used(), self._most())
+                self._making.append(making)
                 for each in self._making:
                     each.at_once = max(each.at_once, len(self._making))
-                return made
+                return making
             finally:
                 line.remove(own)
                 self._changed.notify_all()
@@ -94,13 +94,13 @@ class Budget:
         pages_wait = self._pages and (self._in_a_row < _IN_A_ROW or not self._views)
         return (self._pages if pages_wait else self._views)[0]
 
-    def release(self, made: Making) -> None:
+    def release(self, making: Making) -> None:
         """Record the growth of the memory; pages and views that were made at the same time share the growth."""
         with self._changed:
-            self._making.remove(made)
+            self._making.remove(making)
             most_bytes = self._most()
-            reached_bytes = most_bytes if most_bytes > made.most_bytes else self._used()
-            need_bytes = (reached_bytes - made.used_bytes) // made.at_once
+            reached_bytes = most_bytes if most_bytes > making.most_bytes else self._used()
+            need_bytes = (reached_bytes - making.used_bytes) // making.at_once
             self._need_bytes = max(self._need_bytes or 0, need_bytes)
             self._changed.notify_all()
 

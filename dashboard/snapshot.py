@@ -160,7 +160,7 @@ class LakeSnapshot:
             before,
             report=report,
             version=self.version,
-            made=window.pages,
+            cache=window.pages,
             whole_of=self._whole_of,
             annotations=self._annotations,
         )
@@ -182,7 +182,7 @@ class LakeSnapshot:
             version=self.version,
             names=self._names.of(reader.team, lambda: _names(whole, reader)),
             reader=reader,
-            made=window.pages,
+            cache=window.pages,
             has_own_window=self.has_own_window,
             whole_of=self._whole_of,
             annotations=self._annotations,

@@ -146,14 +146,14 @@ class LakeSource:
             snapshot = self._current()
             self._remember(query, reader, findings=findings)
             by = reader.actor.log_words
-            made = self._wait_for(snapshot.begin(query, reader, self._makers, findings=findings, by=by))
-            return replace(made, query=seen_by(query, reader), reader=reader)
+            view = self._wait_for(snapshot.begin(query, reader, self._makers, findings=findings, by=by))
+            return replace(view, query=seen_by(query, reader), reader=reader)
         except TimeoutError:
             return LATE
         except FallowError as error:
             return self.problem(error, reader)
 
-    def made_of(self, view: View, key: Hashable, make: Callable[[], V]) -> V:
+    def cached(self, view: View, key: Hashable, make: Callable[[], V]) -> V:
         """Return what a page shows of a view, kept with the view; this thread makes a missing one as memory allows.
 
         Raises TooManyError.
@@ -164,7 +164,7 @@ class LakeSource:
                 return make()
 
         try:
-            return view.made.of(key, admitted)  # type: ignore[no-any-return]  # pages of one view are of many kinds
+            return view.cache.of(key, admitted)  # type: ignore[no-any-return]  # pages of one view are of many kinds
         except TimeoutError:
             raise TooManyError(LATE.message, LATE.hint) from None
 
@@ -285,7 +285,7 @@ class LakeSource:
         """Make what takes longest on the pages of the default window, so that no reader waits for it."""
         view = self._look(Query(), AHEAD, findings=False)
         if isinstance(view, View):
-            self.made_of(view, "plans", partial(_plans_of, view))
+            self.cached(view, "plans", partial(_plans_of, view))
 
     def _refresh(self) -> None:
         self._reading_since_s = self._clock.monotonic_s()

@@ -42,7 +42,7 @@ class View:
         as_of_ms: the end of the newest row of the lake.
         version: a text that changes with the lake.
         names: the pools, models and teams that the reader can choose.
-        made: keeps values made from the views of this window by `key`, and is evicted with the window.
+        cache: keeps values made from the views of this window by `key`, and is evicted with the window.
         whole_of: returns the data of another window, which may be empty.
         annotations: the annotations of all readers and all times.
         has_own_window: true where the command that started the pages named a window, for addresses that name none.
@@ -56,7 +56,7 @@ class View:
     version: str
     names: dict[str, tuple[str, ...]]
     reader: Reader
-    made: Cache[Any]
+    cache: Cache[Any]
     whole_of: Callable[[Window], Whole]
     annotations: tuple[Annotation, ...] = ()
     has_own_window: bool = False
@@ -82,7 +82,7 @@ class View:
 
     def kept(self, name: Hashable, make: Callable[[], V]) -> V:
         """Return the value of `make`, made once under `name` for all readers who see the same figures."""
-        return self.made.of((name, *self.key_of_figures), make)  # type: ignore[no-any-return]
+        return self.cache.of((name, *self.key_of_figures), make)  # type: ignore[no-any-return]
 
     def translate(self, text: str) -> str:
         return self.language.translate(text)

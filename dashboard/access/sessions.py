@@ -48,8 +48,8 @@ class Cookie:
         """Return the cookie of a request; None without a cookie, for one that is too old, and for a wrong signature."""
         sealed = request.cookies.get(self._name(request, part), "")
         try:
-            made_ms, content = self._seal.loads(sealed)
-            found = CookieContent(content, self._clock.now_ms() - int(made_ms))
+            sealed_ms, content = self._seal.loads(sealed)
+            found = CookieContent(content, self._clock.now_ms() - int(sealed_ms))
         except (BadData, TypeError, ValueError):
             return None
         # the age is negative where the clock was set back

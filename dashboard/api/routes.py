@@ -76,8 +76,8 @@ def _as_problem(response: Response) -> Response:
     is_plain = response.mimetype == "text/plain"
     text = response.get_data(as_text=True).strip().removeprefix("fallow: ") if is_plain else ""
     sentence, _, hint = (text or HTTPStatus(response.status_code).phrase).partition("; ")
-    made = problem(response.status_code, sentence, hint)
-    response.set_data(made.get_data())
+    answer = problem(response.status_code, sentence, hint)
+    response.set_data(answer.get_data())
     response.content_type = PROBLEM
     if response.status_code == 401:
         response.headers["WWW-Authenticate"] = "Bearer"

@@ -74,10 +74,10 @@
         return item;
     }
 
-    function draw(told) {
+    function draw(status) {
         const views = read().sort((one, other) => one.name.localeCompare(other.name, said.lang));
         document.getElementById("views-list").replaceChildren(...views.map(row));
-        document.getElementById("views-told").textContent = told || (views.length ? "" : said.none);
+        document.getElementById("views-status").textContent = status || (views.length ? "" : said.none);
     }
 
     function save() {

@@ -24,12 +24,12 @@ _LABELS = {ACK: tr("Acknowledge"), SNOOZE: tr("Snooze"), REOPEN: tr("Reopen"), N
 
 
 def name_links(view: View, kind: str, names: Iterable[str]) -> list[html.Span]:
-    """A link to the page of each, with the window and the scope of this one."""
+    """Return a link to the page of each name, with the window and the scope of this page."""
     return [html.Span([dcc.Link(html.Bdi(plain(each)), href=address(view, kind, each)), " "]) for each in names]
 
 
 def gpu_links(view: View, gpus: Sequence[str]) -> Any:
-    """Links to the first GPUs, and how many more there are; a word where there are none."""
+    """Return links to the first GPUs and the number of the others; without GPUs a word."""
     rest = len(gpus) - _MOST_GPUS
     more = [tr("and {number} more", number=Number(rest))] if rest > 0 else []
     return [*name_links(view, "gpu", gpus[:_MOST_GPUS]), *more] or tr("none now")
@@ -63,11 +63,11 @@ def action_form(view: View, legend: str, prefix: str, ids: Iterable[str], *, rea
     """
     if not view.reader.may(PLANNER):
         return []
-    # half a sentence stays when the page is made again
+    # an unfinished sentence stays when the page is drawn again
     text = dcc.Input(
         id=f"{prefix}act-text", type="text", value="", maxLength=2000, persistence=True, persistence_type="memory"
     )
-    # a day as text, which the browser makes its own picker of (findings.js); empty is until somebody reopens it
+    # a day as text, for which the browser shows its own picker (findings.js); empty: snoozed until reopened
     day = dcc.Input(
         id=f"{prefix}act-until", type="text", value="", placeholder=tr("yyyy-mm-dd"), maxLength=10, className="day"
     )
@@ -92,7 +92,7 @@ def action_form(view: View, legend: str, prefix: str, ids: Iterable[str], *, rea
             id=f"{prefix}acts",
             disabled=not ready,
         ),
-        html.P("", id=f"{prefix}acts-said", role="status"),
+        html.P("", id=f"{prefix}acts-status", role="status"),
     ]
 
 
@@ -107,15 +107,15 @@ def connect_action_form(
     show: Callable[..., list[Any]],
     findings: bool = False,
 ) -> None:
-    """What the buttons do, and what the page shows then.
+    """Connect the buttons of `action_form` to the actions, and show their result.
 
-    `ids` are the findings to act on, from the view and the first value of the states `chosen`; `show` makes what the
-    `outputs` get, from the view as it is after the action, the colours, and the values of the states. `findings` is as
-    in `view_of`.
+    `ids` are the findings to act on, from the view and the first value of the states `chosen`; `show` returns the
+    values of the `outputs`, from the view as it is after the action, the colours, and the values of the states.
+    `findings` is as in `view_of`.
     """
 
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
-        Output(f"{prefix}acts-said", "children"),
+        Output(f"{prefix}acts-status", "children"),
         Output(f"{prefix}findings-seen", "data"),
         Output(f"{prefix}act-text", "value"),
         Output("version", "data", allow_duplicate=True),
@@ -140,13 +140,13 @@ def connect_action_form(
         def wished(view: View) -> tuple[str, ActionOutcome]:
             wish = Wish(kind, ids(view, states[0]), str(text or ""), str(until or ""), known)
             outcome = act(view, wish, SystemClock().now_ms())
-            return outcome.said, outcome
+            return outcome.message, outcome
 
-        said, outcome, now = carry_out(source, search, wished, findings=findings)
+        status, outcome, now = carry_out(source, search, wished, findings=findings)
         if outcome is None:
-            return [said, *unchanged[1:]]
+            return [status, *unchanged[1:]]
         if now is None:
-            return [said, outcome.seen, *unchanged[2:]]
+            return [status, outcome.seen, *unchanged[2:]]
         written = "" if outcome.done else no_update
         shown = in_words(show(now, palette(str(scheme)), *states), now.language)
-        return [said, outcome.seen, written, now.version, *shown]
+        return [status, outcome.seen, written, now.version, *shown]

@@ -61,7 +61,7 @@ class _Detail:
         return f"{self.column}-graph"
 
     def connect(self, app: Any, _: LakeSource) -> None:
-        """Tooltip, click and zoom: a zoomed page is an address, whose rows are read for what is in sight only."""
+        """Connect tooltip, click and zoom. A zoomed page has an address of its own; only rows in sight are read."""
         connect_strip(app, self.graph)
 
     def content(self, view: View, colours: Palette) -> html.Div:
@@ -78,11 +78,11 @@ class _Detail:
         ways: Mapping[Any, Onward] = {findings_naming: all_findings}
         sections = (
             PlacedSection(
-                partial(lambda made, view: made(view.report, subject), made),
+                partial(lambda make, view: make(view.report, subject), make),
                 first=_FIRST,
-                onward=ways.get(made, no_way),
+                onward=ways.get(make, no_way),
             )
-            for made in self.history
+            for make in self.history
         )
         known = facts_list(((label, value) for label, value in self.facts(view, subject) if value))
         lead = html.Div(known, className="panel wide lead")
@@ -91,7 +91,7 @@ class _Detail:
         )
 
     def _states(self, view: View, colours: Palette, subject: Subject) -> html.Section:
-        """The states of its GPUs side by side with what was measured meanwhile, of what is in sight."""
+        """Return the panel with the states of the GPUs in sight beside the measurements of the same time."""
         others = tr("Only this team's time is shown: the time of others is left empty.")
         return panel(
             name="states",
@@ -111,13 +111,13 @@ class _Detail:
 
 
 def subject_named(view: View, column: str, name: str) -> Subject | None:
-    """The `gpu` or `host` of that name; None where the reader sees nothing of it in this window."""
+    """Return the `gpu` or `host` of that name; None if the reader sees none of its time in this window."""
     spans = view.part.inside.segments.filter(pl.col(column) == name)
     return None if spans.is_empty() else Subject(name, column == "host", spans)
 
 
 def _nothing(view: View, sentence: str) -> html.Div:
-    """Why there is no page, and where to choose."""
+    """Return the reason for the missing page, and a link to choose a GPU or host."""
     link = dcc.Link(tr("Choose one in the timeline"), href="/timeline" + view.query.on_every_page.search)
     return html.Div([html.P(sentence), html.P(link)], className="problem", role="alert")
 
@@ -130,7 +130,7 @@ def _gpu_links(view: View, gpus: Iterable[str]) -> html.Span | None:
 
 
 def _meant_gpus(view: View, asked: str) -> list[str]:
-    """The GPU of that name, else those whose names begin with it."""
+    """Return the GPU of that name, else the GPUs whose names begin with it."""
     known = view.part.inside.segments["gpu"].unique().sort()
     if asked in known or len(asked) < _NO_NAME:
         return [asked]

@@ -82,7 +82,7 @@ def detail(view: View, ids: Sequence[str]) -> list[Any]:
 
 def _several(view: View, chosen: Sequence[Finding]) -> list[Any]:
     """Return the chosen findings with counts of GPUs only: findings may share hours of the same GPUs."""
-    said = tr(
+    title = tr(
         "{findings}: {gpus}, {part} of them reclaimable",
         findings=tr_many("{number} {finding|findings} chosen", len(chosen)),
         gpus=tr_many("{number} {GPU|GPUs}", len({gpu for each in chosen for gpu in each.gpus})),
@@ -93,7 +93,7 @@ def _several(view: View, chosen: Sequence[Finding]) -> list[Any]:
     ]
     rest = len(chosen) - len(lines)
     more = tr_many("and {number} more {finding|findings}", rest)
-    return [html.H3(said), html.Ul([*lines, *([html.Li(more)] if rest else [])])]
+    return [html.H3(title), html.Ul([*lines, *([html.Li(more)] if rest else [])])]
 
 
 def _one(view: View, finding: Finding) -> list[Any]:
@@ -172,12 +172,12 @@ def _words(view: View) -> str:
 
 
 def _wrong(view: View, columns: Sequence[Column]) -> list[html.P]:
-    """What the address asks of the table and cannot have, in a sentence: then the table is as it is without."""
+    """Return a sentence on an invalid sort or filter in the address, which the table then ignores; else nothing."""
     try:
         check_address(view.query, columns)
     except UsageError as error:
-        said = in_a_line(view.language, error.message, error.hint)
-        return [html.P(said, id="findings-wrong", className="simulated", role="alert", lang="en")]
+        sentence = in_a_line(view.language, error.message, error.hint)
+        return [html.P(sentence, id="findings-wrong", className="simulated", role="alert", lang="en")]
     return []
 
 
@@ -197,7 +197,7 @@ def _ids(chosen: Any) -> tuple[str, ...]:
 
 
 def _content(view: View, _: Palette) -> html.Div:
-    """The table, what can be done about the chosen findings, and the chosen one in full."""
+    """Return the table, the form for actions on the chosen findings, and the chosen finding in full."""
     known = {each.finding_id for each in view.report.named_findings}
     chosen = [view.query.finding] if view.query.finding in known else []
     shown = _shown(view)

@@ -79,7 +79,7 @@ _WORDS = ("children", "title", "placeholder", "copied_children", "aria-label")
 
 
 def in_words(tree: Any, language: Language) -> Any:
-    """The same components with every sentence in the language; in names nothing stays hidden."""
+    """Return the components with every sentence in the language, and with control characters in names made visible."""
     if isinstance(tree, str):
         return language.shown(tree)
     if isinstance(tree, list | tuple):
@@ -92,7 +92,7 @@ def in_words(tree: Any, language: Language) -> Any:
 
 
 def slider(name: str, label: str, marks: Sequence[str], place: int) -> html.Div:
-    """A slider whose id is `name`, with a place for each mark; its value is a place."""
+    """Return a slider whose id is `name`, with a place for each mark; its value is a place."""
     bar = dcc.Slider(
         id=name, min=0, max=len(marks) - 1, step=1, value=place, allow_direct_input=False, marks=dict(enumerate(marks))
     )
@@ -124,7 +124,7 @@ class PlacedSection:
     `onward` are the links below it; `wide` gives it the whole width, whatever the section needs.
     """
 
-    made_by: Callable[[View], Table | None]
+    make: Callable[[View], Table | None]
     table: str = "folded"
     first: int | None = None
     onward: Onward = no_way
@@ -132,7 +132,7 @@ class PlacedSection:
 
     def panel(self, view: View, colours: Palette, *, answers: bool = False) -> html.Section | None:
         """Return the section's panel; None if the section is empty for this reader."""
-        section = self.made_by(view)
+        section = self.make(view)
         if section is None:
             return None
         search = view.query.on_every_page.search
@@ -180,8 +180,8 @@ class TablesPage:
             return html.Div(html.P(self.for_people, className="headline"))
         shown: list[html.Section] = []
         for section in self.sections:
-            made = section.panel(view, colours, answers=not shown)
-            shown += [] if made is None else [made]
-        behind = [folded(made) for made in panels(view, colours, self.more)]
+            element = section.panel(view, colours, answers=not shown)
+            shown += [] if element is None else [element]
+        behind = [folded(element) for element in panels(view, colours, self.more)]
         tools = [html.Div(links(view, self.export), className="tools")] if self.export else []
         return html.Div([html.Div([*shown, *behind], className="panels"), *tools])

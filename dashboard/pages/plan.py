@@ -75,7 +75,7 @@ def _waits_by(group: str, view: View) -> Table | None:
 
 
 def _idle_while_waiting(view: View) -> Table | None:
-    """None for people, who have no pools."""
+    """Return the table; None for a team or a user, who have no pools."""
     scope = view.report.scope
     return None if scope.is_personal else idle_while_waiting(_waits(view), view.whole.plan.open_ms(scope, view.part))
 
@@ -104,17 +104,17 @@ QUEUE = Page(
 
 
 def _allocation(view: View) -> FleetAllocation:
-    """Made once for all sections, and for all who see the same."""
+    """Return the allocation, which is computed once for all sections and all readers of the same figures."""
     return view.kept(
         "allocation", lambda: view.whole.plan.allocation(view.report.scope, view.part, view.report.ledger.seen)
     )
 
 
 def _of_proposal(
-    made_by: Callable[[Reallocation | None], Table | None], instead: Callable[[str], Table] | None = None
+    make: Callable[[Reallocation | None], Table | None], instead: Callable[[str], Table] | None = None
 ) -> SectionOf:
-    """None without a requests file; `instead` says what is wrong with it."""
-    return unless_wrong(lambda view: made_by(view.whole.reallocation(view.report.scope)), instead)
+    """Return the section of a proposal: empty without a requests file; `instead` shows a fault of the file."""
+    return unless_wrong(lambda view: make(view.whole.reallocation(view.report.scope)), instead)
 
 
 ALLOCATION = Page(

@@ -26,29 +26,29 @@ def _purchases(view: View) -> Sequence[PoolPurchase]:
     return of_scope(view.whole.purchases, view.report.scope)
 
 
-def _priced(made_by: Callable[[Sequence[PoolPurchase], str], Table | None]) -> SectionOf:
-    return lambda view: made_by(_purchases(view), view.whole.money.currency)
+def _priced(make: Callable[[Sequence[PoolPurchase], str], Table | None]) -> SectionOf:
+    return lambda view: make(_purchases(view), view.whole.money.currency)
 
 
 def _mix(view: View) -> Table:
     return purchase_mix(_purchases(view), view.whole.money.currency, view.part.summary.totals)
 
 
-def unless_wrong(made_by: SectionOf, instead: Callable[[str], Table] | None = None) -> SectionOf:
+def unless_wrong(make: SectionOf, instead: Callable[[str], Table] | None = None) -> SectionOf:
     """Return the section; if a site's table is unusable, what `instead` makes of the reason: the page still opens."""
 
     def section(view: View) -> Table | None:
         try:
-            return made_by(view)
+            return make(view)
         except ConfigError as error:
             return None if instead is None else instead(error_line(view, error))
 
     return section
 
 
-def _of_carbon(made_by: Callable[[Carbon], Table | None]) -> SectionOf:
-    """Return the section that `made_by` makes of the carbon figures, which all sections and languages share."""
-    return lambda view: made_by(view.kept("carbon", lambda: _carbon(view)))
+def _of_carbon(make: Callable[[Carbon], Table | None]) -> SectionOf:
+    """Return the section that `make` makes of the carbon figures, which all sections and languages share."""
+    return lambda view: make(view.kept("carbon", lambda: _carbon(view)))
 
 
 def _carbon(view: View) -> Carbon:
@@ -75,7 +75,7 @@ PURCHASE = Page(
             PlacedSection(
                 unless_wrong(
                     lambda view: purchase_offers(
-                        _purchases(view), view.whole.money.currency, from_ms(view.whole.made_ms).date()
+                        _purchases(view), view.whole.money.currency, from_ms(view.whole.generated_ms).date()
                     )
                 ),
                 table="below",

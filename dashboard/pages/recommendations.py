@@ -224,8 +224,8 @@ def _decisions(view: View, colours: Palette, found: Recommendations) -> html.Sec
     section, group, wrong = recommendations(found), _group(view), []
     if view.query.group != group:
         groups = f"take one of {', '.join(filter(None, GROUPS))}, or none"
-        said = in_a_line(view.language, f"there is no group by '{plain(view.query.group)}'", groups)
-        wrong = [html.P(said, className="simulated", role="alert")]
+        sentence = in_a_line(view.language, f"there is no group by '{plain(view.query.group)}'", groups)
+        wrong = [html.P(sentence, className="simulated", role="alert")]
     shown, wanted = _shown(view, found, group), view.query.recommendation
     chosen = [name for name in map(shown.row_id, shown.table.rows) if name.partition(_BETWEEN)[0] == wanted][:1]
     table = grid(view.language, _GRID, shown, chosen=chosen, one=True, high_rows=True)
@@ -282,7 +282,7 @@ def _decisions(view: View, colours: Palette, found: Recommendations) -> html.Sec
 
 
 def _group(view: View) -> str:
-    """What the address groups by; nothing where there is no such group."""
+    """Return the group in the address; empty if it is none of GROUPS."""
     return view.query.group if view.query.group in GROUPS else ""
 
 
@@ -293,7 +293,7 @@ def _sums(view: View, colours: Palette, found: Recommendations, group: str) -> l
 
 
 def _cards(view: View, colours: Palette, found: Recommendations) -> list[Any]:
-    """What a telephone has instead of the table: each decision as a block that leads to its panel."""
+    """Return the recommendations as blocks that lead to their panels: a telephone shows them instead of the table."""
     return section_tables(view, colours, recommendations(found, _CARDS_AT_ONCE, in_brief=True), first=_CARDS_AT_ONCE)
 
 
@@ -312,12 +312,12 @@ def _grouping(view: View, group: str) -> html.Span:
 
 
 def percent(margin: float) -> str:
-    """A reserve as the address has it."""
+    """Return a reserve in the form of the address, in whole percent."""
     return str(round(100 * margin))
 
 
 def asked_margin(reserve: str) -> float:
-    """The reserve of the address; whatever is none of those compared is the one that is kept."""
+    """Return the reserve in the address; the default reserve if it is not one of MARGINS."""
     return next((margin for margin in MARGINS if percent(margin) == reserve), MARGIN)
 
 
@@ -393,7 +393,7 @@ def _connect_reserve(app: Any, source: LakeSource) -> None:
 
 
 def _after_action(view: View, colours: Palette, chosen: Any, tried: Any) -> list[Any]:
-    """The decisions in all places of the page: after an action none of them may show what was before."""
+    """Return all components that show recommendations: after an action, all of them change."""
     found = view.report.recommendations
     group = _group(view)
     place = tried if tried in range(len(MARGINS)) else MARGINS.index(MARGIN)
@@ -423,7 +423,7 @@ def _content(view: View, colours: Palette) -> html.Div:
 
 
 def _connect(app: Any, source: LakeSource) -> None:
-    """A chosen row is shown in full, the buttons act on its leading finding, and the slider tries out a reserve."""
+    """Connect the table to the chosen row in full, the buttons to its first finding, and the slider to the reserve."""
     app.clientside_callback(
         ClientsideFunction("recommendations", "choose"),
         Output(_CHOSEN, "data"),

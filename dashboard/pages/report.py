@@ -9,7 +9,7 @@ from typing import Any
 
 from dash import ALL, Input, Output, State, ctx, dcc, html, no_update
 
-from analytics.delivery.editions import Order, Said, send_order, site_targets, try_order
+from analytics.delivery.editions import Order, TargetOutcome, send_order, site_targets, try_order
 from analytics.language.sentences import ENGLISH, plain, tr
 from analytics.report.weeks import Week
 from analytics.tables.palette import Palette
@@ -38,12 +38,12 @@ class SendingAnswer:
 
     @property
     def outputs(self) -> list[Any]:
-        """As the callback gives them back: shown, whether the last button is off, tried."""
+        """Return the outputs of the callback: shown, whether the last button is off, tried."""
         return [self.shown, not self.tried, dict(self.tried)]
 
 
 def sending(view: View, week: Week) -> html.Section:
-    """The form; where the settings name no target, what to set."""
+    """Return the form; if the settings name no target, the setting to fill in."""
     try:
         targets, wrong = site_targets(view.whole.inputs.settings), ""
     except FallowError as error:
@@ -63,7 +63,7 @@ def sending(view: View, week: Week) -> html.Section:
 
 
 def _form(shown: Sequence[str]) -> list[Any]:
-    """A button for each target and one for all: what is tried last is what can be sent."""
+    """Return a button for each target and one for all; the last try can be sent."""
     rows = list(enumerate(plain(each, 200) for each in shown))
     if len(rows) > 1:
         rows.append((_ALL, tr("all of them")))
@@ -107,21 +107,21 @@ def connect_sending(app: Any, source: LakeSource) -> None:
 
 
 def try_target(source: LakeSource, search: str | None, number: object) -> SendingAnswer:
-    """What would go to the target of that number, of those in the settings; only for who may send."""
+    """Return what would go to the target with that number in the settings; an error if the reader may not send."""
 
     def carried_out(view: View) -> SendingAnswer:
         known = [target.shown for target in site_targets(view.whole.inputs.settings)]
         one = known[number : number + 1] if isinstance(number, int) else []
         targets = known if number == _ALL else one
-        said = try_order(view.whole.inputs, _order(view, targets), partial(edition, view))
-        is_due = any(each.is_due for each in said)
-        return SendingAnswer(_outcomes(said), {"search": search or "", "targets": targets} if is_due else {})
+        outcomes = try_order(view.whole.inputs, _order(view, targets), partial(edition, view))
+        is_due = any(each.is_due for each in outcomes)
+        return SendingAnswer(_outcomes(outcomes), {"search": search or "", "targets": targets} if is_due else {})
 
     return _asked(source, search, carried_out)
 
 
 def send_tried(source: LakeSource, search: str | None, tried: Mapping[str, Any]) -> SendingAnswer:
-    """Sends what was tried, if it was with this address; only for who may, and only to targets of the settings."""
+    """Send what was tried with this address, to targets of the settings; an error if the reader may not send."""
 
     def carried_out(view: View) -> SendingAnswer:
         targets = [str(each) for each in tried.get("targets", ())]
@@ -133,20 +133,20 @@ def send_tried(source: LakeSource, search: str | None, tried: Mapping[str, Any])
             view.reader.actor, in_role(view.reader, "asks to send", f"{about} to {', '.join(targets)}"), SENDING
         )
         try:
-            said = send_order(view.whole.inputs, order, partial(edition, view))
+            outcomes = send_order(view.whole.inputs, order, partial(edition, view))
         except FallowError as error:
             audit(view.reader.actor, in_role(view.reader, "did not send", f"{about}: {error.message}"), SENDING)
             raise
-        for each in said:
+        for each in outcomes:
             became = ENGLISH.translate(each.sentence)
             audit(view.reader.actor, in_role(view.reader, "sending", f"{about} to {each.target}: {became}"), SENDING)
-        return SendingAnswer(_outcomes(said))
+        return SendingAnswer(_outcomes(outcomes))
 
     return _asked(source, search, carried_out)
 
 
 def _asked(source: LakeSource, search: str | None, carried_out: Callable[[View], SendingAnswer]) -> SendingAnswer:
-    """What `carried_out` answers, only for who may send, which is written down where they may not; else why not."""
+    """Return the answer of `carried_out`, or an error. A reader who may not send is refused, with an audit record."""
     look = view_of(source, search, findings=True)
     if isinstance(look, Problem):
         return SendingAnswer(html.P(button_line(source, search, look), className="failed"))
@@ -166,13 +166,13 @@ def _order(view: View, targets: Sequence[str]) -> Order:
     return Order(chosen_week(view).label, view.report.scope, view.language, tuple(targets), view.reader.actor)
 
 
-def _outcomes(said: Sequence[Said]) -> html.Ul:
-    """A line for each target: what became of it."""
-    looks = ("failed" if each.is_failure else "done" if each.is_due else "" for each in said)
+def _outcomes(outcomes: Sequence[TargetOutcome]) -> html.Ul:
+    """Return a line for each target with its outcome."""
+    looks = ("failed" if each.is_failure else "done" if each.is_due else "" for each in outcomes)
     return html.Ul(
         [
             html.Li([html.Span(plain(each.target, 200)), ": ", html.Span(each.sentence, className=look)])
-            for each, look in zip(said, looks, strict=True)
+            for each, look in zip(outcomes, looks, strict=True)
         ]
     )
 
@@ -209,7 +209,7 @@ def _choice(view: View, chosen: Week) -> html.Section:
 
 
 def _listed(view: View, chosen: Week) -> list[Week]:
-    """The last ones, and the chosen one wherever it lies."""
+    """Return the last weeks, with the chosen week if it is not among them."""
     known = weeks(view)
     return known if chosen in known else sorted([*known, chosen], key=lambda each: each.since_ms, reverse=True)
 
@@ -221,7 +221,7 @@ def _week(view: View, week: Week, chosen: Week) -> html.Li:
 
 
 def _name(view: View, week: Week) -> str:
-    """With a word where the lake does not have it to its end."""
+    """Return the label of the week, with a note if the lake ends before the week does."""
     if week.until_ms > view.as_of_ms:
         return tr("{week} (not complete)", week=week.label)
     return week.label
@@ -253,7 +253,7 @@ def _preview(view: View, week: Week) -> html.Section:
 
 
 def _content(view: View, _: Palette) -> html.Div:
-    """The weeks, the documents, the form for those who may send, and the preview; the week is the address's `start`."""
+    """Return weeks, documents, the form for readers who may send, and the preview of the week in the address."""
     wrong = []
     try:
         week = chosen_week(view)

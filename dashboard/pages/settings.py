@@ -30,7 +30,7 @@ _LONGEST = 300
 
 @dataclass(frozen=True)
 class ShownSetting:
-    """One setting: `value` as text, `origin` where it was set, `is_set` whether anybody set it."""
+    """One setting: `value` as text, `origin` where it was set, `is_set` false for a default."""
 
     name: str
     value: str
@@ -40,7 +40,7 @@ class ShownSetting:
 
 
 def shown_settings(config: Config, language: Language) -> tuple[ShownSetting, ...]:
-    """Every setting, in the order of the documentation."""
+    """Return every setting, in the order of the documentation."""
     return tuple(
         ShownSetting(
             name=setting.name,
@@ -103,7 +103,7 @@ _OF_AGENTS = ("agent", "metrics", "kubernetes", "slurm", "serving")
 def _content(view: View, colours: Palette) -> html.Div:
     team = view.reader.team
     money, inventory = view.whole.money, view.whole.inventory
-    # who sees one team is not told how many GPUs of a fleet there are
+    # a reader who sees one team does not see the number of GPUs in the fleet
     basis = () if team is not None else newest_basis(inventory, money.costs)
     prices = prices_in_force(money.costs.prices, basis)
     tables = [
@@ -114,7 +114,7 @@ def _content(view: View, colours: Palette) -> html.Div:
 
 
 def _settings(view: View) -> html.Section:
-    """Those that make the figures and these pages; agents have files of their own, and only this machine's is known."""
+    """Return the settings of the figures and pages. Agents have their own files; only that of this machine is known."""
     found = shown_settings(view.whole.inputs.settings, view.language)
     own = [each for each in found if each.is_set]
     agents = [each for each in found if each.name.partition(".")[0] in _OF_AGENTS]
@@ -162,9 +162,9 @@ def _setting_table(view: View, found: Sequence[ShownSetting]) -> html.Div:
 
 def _meaning(view: View, each: ShownSetting) -> html.Td:
     """Return the meaning in the reader's language if its catalogue has it, else in English."""
-    said = view.translate(each.meaning)
-    shown = [html.Code(part) if place % 2 else part for place, part in enumerate(said.split("`")) if part]
-    return html.Td(shown) if said != each.meaning else html.Td(shown, lang="en")
+    text = view.translate(each.meaning)
+    shown = [html.Code(part) if place % 2 else part for place, part in enumerate(text.split("`")) if part]
+    return html.Td(shown) if text != each.meaning else html.Td(shown, lang="en")
 
 
 SETTINGS_PAGE = Page(

@@ -32,7 +32,7 @@ from dashboard.render.annotations_panel import (
     ADD,
     LIST,
     OUT,
-    SAID,
+    STATUS,
     TEXT,
     WHEN,
     annotation_items,
@@ -67,7 +67,7 @@ from fallow.outside_text import chart_text
 
 
 def connect_strip(app: Any, graph: str) -> None:
-    """Tooltip, click and zoom of a graph with a strip in it; no word of it goes to the server but by the address."""
+    """Connect tooltip, click and zoom of a graph with a strip; only the address sends text to the server."""
     tooltip = [(TOOLTIP, "show"), (TOOLTIP, "bbox"), (TOOLTIP, "children")]
     for function, outputs, changed, state in (
         ("tooltip", tooltip, "hoverData", State(WORDS, "data")),
@@ -180,20 +180,20 @@ def _of_gpus(view: View, colours: Palette) -> _Picture:
 
 
 def _names_of_gpus(view: View, timeline: PageTimeline, sort: str) -> list[RowLabel]:
-    """What the rows are sorted by: hosts under their pools, users, or of ranks the hosts."""
+    """Return the names that the rows are sorted by: hosts under their pools, hosts by waste, or users."""
     if sort == "host":
         return _under_pools(view, timeline.pools, timeline.hosts)
     if sort == "waste":
         return [RowLabel(row, 1, _label(view, host)) for row, host in enumerate(timeline.hosts)]
-    nobody = view.translate(tr("(no user)"))
+    no_user = view.translate(tr("(no user)"))
     return [
-        RowLabel(row, size, nobody if name is None else _label(view, name))
+        RowLabel(row, size, no_user if name is None else _label(view, name))
         for row, size, name in blocks(timeline.users)
     ]
 
 
 def _under_pools(view: View, pools: Sequence[str], hosts: Sequence[str]) -> list[RowLabel]:
-    """Hosts; where there are several pools, the pool's name before its first."""
+    """Return the hosts; with several pools, each pool's name precedes its first host."""
     found = {row: RowLabel(row, size, _label(view, host)) for row, size, host in blocks(hosts)}
     several = len(set(pools)) > 1
     for row, _, pool in blocks(pools) if several else ():
@@ -277,7 +277,7 @@ def _levels(view: View, kind: str) -> html.Div | None:
 
 
 def _sorting(view: View, kind: str, orders: Sequence[str]) -> html.Div:
-    """The orders as links: dash's own radio buttons cannot be read by screen readers."""
+    """Return the orders as links: screen readers cannot read dash's own radio buttons."""
     chosen = sort_of(view) if sort_of(view) in orders else SORTS[0]
     names = {**_SORT_NAMES, "host": tr("pool") if kind == POOLS else _SORT_NAMES["host"]}
     items = [
@@ -333,15 +333,15 @@ def _totals(view: View, colours: Palette, timeline: GroupTimeline) -> html.Detai
 
 
 def _listed(view: View, colours: Palette, title: str, rows: Table, *notes: html.P) -> html.Details:
-    """The first rows of a table, folded away, with a word where there are more."""
+    """Return the first rows of a table, folded, with a note if there are more."""
     first = tr("The first {number} are listed. Choose a pool or a model to see others.", number=Number(_MOST_LISTED))
-    said = [html.P(first, className="hint")] if len(rows.rows) > _MOST_LISTED else []
+    note = [html.P(first, className="hint")] if len(rows.rows) > _MOST_LISTED else []
     listed = replace(rows, rows=rows.rows[:_MOST_LISTED])
-    return html.Details([html.Summary(title), *notes, *said, table(view, colours, listed, listed.cells, "linked")])
+    return html.Details([html.Summary(title), *notes, *note, table(view, colours, listed, listed.cells, "linked")])
 
 
 def _list(view: View, colours: Palette, timeline: PageTimeline) -> html.Details:
-    """The rows with links, for those who do not click into pictures."""
+    """Return the rows as a table with links, for readers who do not click into pictures."""
     columns = (
         column("gpu", tr("GPU"), "gpu", lambda row: LinkedCell(timeline.gpus[row], "gpu", timeline.gpus[row])),
         column("host", tr("host"), "host", timeline.hosts.__getitem__),
@@ -360,14 +360,14 @@ def _list(view: View, colours: Palette, timeline: PageTimeline) -> html.Details:
 
 
 def _annotations(view: View) -> tuple[tuple[Annotation, ...], list[str]]:
-    """Those in sight, and the ids of those that the reader may remove."""
+    """Return the annotations in sight, and the ids of those that the reader may remove."""
     shown = annotations_in_sight(view)
     return shown, [each.annotation_id for each in shown if can_withdraw(view, each)]
 
 
 def _connect_annotations(app: Any, source: LakeSource) -> None:
     @app.callback(  # type: ignore[untyped-decorator]  # dash is untyped
-        Output(SAID, "children"),
+        Output(STATUS, "children"),
         Output(LIST, "children"),
         Output(_STRIP, "children"),
         Output(TEXT, "value"),
@@ -386,15 +386,15 @@ def _connect_annotations(app: Any, source: LakeSource) -> None:
         asked = callback_context.triggered_id
         if not (added if asked == ADD else any(removed or ())):
             return [no_update] * 5
-        said, _, now = carry_out(
+        status, _, now = carry_out(
             source,
             search,
             lambda view: (_written(view, asked, str(text or ""), str(when or ""), str(about or "")), None),
         )
         if now is None:
-            return [said, *[no_update] * 4]
+            return [status, *[no_update] * 4]
         shown = [annotation_items(*_annotations(now)), timeline_panel(now, palette(str(scheme)))]
-        return [said, *in_words(shown, now.language), "", now.version]
+        return [status, *in_words(shown, now.language), "", now.version]
 
 
 def _written(view: View, asked: Any, text: str, when: str, about: str) -> str:

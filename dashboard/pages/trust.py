@@ -34,7 +34,7 @@ _COVERAGE = (
 
 
 def _quality(view: View, colours: Palette) -> html.Div:
-    """For a team or a user why there is none of it."""
+    """Return the quality of the data; for a team or a user, the reason why it is not shown."""
     if view.report.scope.is_personal:
         sentence = tr("The quality of the data is not shown for a single team: it names hosts and people of others.")
         return html.Div(html.P(sentence, className="headline"))
@@ -70,7 +70,7 @@ METHOD = Page(
 
 
 def _prices(view: View) -> Table:
-    """The prices in force; of those a reader of a team gets what their own GPUs cost."""
+    """Return the prices in force; a reader of a team gets the prices of the team's GPUs only."""
     costs = view.whole.money.costs
     if view.reader.team is None:
         return prices_in_force(costs.prices, newest_basis(view.whole.inventory, costs))

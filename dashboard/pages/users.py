@@ -1,4 +1,4 @@
-"""Who was given what, and what became of it."""
+"""Users and teams: the GPUs that were allocated to them, and how they used them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _content(view: View, colours: Palette) -> html.Div:
 
 
 def _no_quotas(view: View) -> list[html.P]:
-    """Why there is none of the quotas that there are."""
+    """Return why existing quotas are not shown; empty if they are shown or no team has one."""
     teams = view.whole.money.owners.teams().values()
     if view.report.scope.of_gpus.is_all or all(each.quota_gpus is None for each in teams):
         return []
@@ -54,11 +54,11 @@ def _no_quotas(view: View) -> list[html.P]:
 
 
 def _one_user(view: View, colours: Palette, name: str) -> list[Any]:
-    """The panels about one user, limited to the view's scope."""
+    """Return the panels about one user, limited to the view's scope."""
     person = next((each for each in view.report.people.users if each.name == name), None)
     if person is None:
-        said = tr("No GPU that you can see here was allocated to {name} in this window.", name=plain(name))
-        return [html.P(said, className="headline")]
+        sentence = tr("No GPU that you can see here was allocated to {name} in this window.", name=plain(name))
+        return [html.P(sentence, className="headline")]
     link = dcc.Link(tr("All findings"), href="/findings" + view.query.on_every_page.but(user=name).search)
     return [
         _facts(view, person),
@@ -87,8 +87,8 @@ def _facts(view: View, person: UserFigures) -> html.Dl:
         use = against_quota(
             own, quota.quota_gpus, view.report.ledger.summary.since_ms, view.report.ledger.summary.until_ms
         )
-        said = tr("{quota} GPUs at once; peak {most}", quota=Number(use.quota_gpus), most=Number(use.most, 1))
-        shown[tr("quota")] = said
+        sentence = tr("{quota} GPUs at once; peak {most}", quota=Number(use.quota_gpus), most=Number(use.most, 1))
+        shown[tr("quota")] = sentence
     return facts_list(shown.items())
 
 

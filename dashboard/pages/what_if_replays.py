@@ -142,7 +142,7 @@ class WhatIfChoices:
 
     @property
     def text(self) -> str:
-        """The choices for an address; empty where all is as today."""
+        """Return the choices for an address; empty if all is as today."""
         today = WhatIfChoices()
         asked = {f"{GPUS_OF}{name}": f"{number:+d}" for name, number in self.gpus}
         asked |= {name: _text(getattr(self, name)) for name in SLIDERS if getattr(self, name) != getattr(today, name)}
@@ -152,7 +152,7 @@ class WhatIfChoices:
 
     @property
     def but_curve(self) -> WhatIfChoices:
-        """The choices that a replay depends on."""
+        """Return the choices that a replay depends on."""
         return replace(self, curve="")
 
     def place(self, slider: str) -> int:
@@ -160,7 +160,7 @@ class WhatIfChoices:
 
     @property
     def content(self) -> dict[str, Any]:
-        """The choices with the keys of a policy file."""
+        """Return the choices with the keys of a policy file."""
         since, until = self.off
         chosen = {
             "gpus": {name: f"{number:+d}" for name, number in self.gpus} or None,
@@ -221,7 +221,7 @@ class Replays:
 
     def __init__(self, planning: Planning, scope: Scope, zone: str) -> None:
         self._planning, self._scope, self._zone = planning, scope, zone
-        self._made: Cache[Any] = Cache(_KEPT)
+        self._cache: Cache[Any] = Cache(_KEPT)
         self._begun_s: dict[WhatIfChoices, float] = {}
         self._took_s: float | None = None
 
@@ -232,24 +232,24 @@ class Replays:
 
     @property
     def base(self) -> ReplayBase:
-        """What every replay starts from, computed in this thread where it is not kept."""
+        """Return the start of every replay; a missing one is computed in this thread."""
         return self._planning.replay_base(self._scope)
 
     def begin(self, source: LakeSource, choices: WhatIfChoices, reader: str) -> Future[ReplayOutcome]:
         """Return the outcome to come; raise TooManyError."""
         key = choices.but_curve
         self._begun_s.setdefault(key, time.monotonic())
-        return source.begin(self._made, key, partial(self._outcome, key), reader)
+        return source.begin(self._cache, key, partial(self._outcome, key), reader)
 
     def begin_curve(self, source: LakeSource, name: str, sizes: Sequence[int], reader: str) -> Future[Sweep]:
         """Return the curve to come of a name of `resizable`, under today's policy; raise TooManyError."""
-        return source.begin(self._made, ("curve", name, *sizes), partial(self._curve, name, sizes), reader)
+        return source.begin(self._cache, ("curve", name, *sizes), partial(self._curve, name, sizes), reader)
 
     def compare(
         self, source: LakeSource, saved: tuple[SavedScenario, ...], reader: str
     ) -> Future[tuple[ComparedScenario, ...]]:
         """Return saved scenarios beside today, to come; raise TooManyError."""
-        return source.begin(self._made, saved, lambda: self._planning.scenarios_of(self._scope, saved), reader)
+        return source.begin(self._cache, saved, lambda: self._planning.scenarios_of(self._scope, saved), reader)
 
     def progress(self, choices: WhatIfChoices) -> tuple[float, float | None]:
         """Return the seconds since the replay began, and their share of the last replay's time; None without one."""
@@ -274,11 +274,11 @@ class Replays:
         for number, size in enumerate(sizes):
             if number > 1 and time.monotonic() - begun_s > _CURVE_S:
                 break
-            points.append(self._made.of(("point", name, size), partial(sweep_point, part, base.policy, name, size)))
+            points.append(self._cache.of(("point", name, size), partial(sweep_point, part, base.policy, name, size)))
         return sweep_of(part, name, points)
 
     def has_curve(self, name: str) -> bool:
-        """Whether the replay of today explains the queue waits of the pool of a name of `resizable`."""
+        """Return whether the replay of today explains the queue waits of the pool of a name of `resizable`."""
         return self.pool_of(name) in self.base.check.pools_with_waits
 
     def curve_name(self, choices: WhatIfChoices) -> str:

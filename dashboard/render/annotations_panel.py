@@ -15,7 +15,7 @@ from dashboard.view import View
 TEXT, WHEN, ABOUT, ADD = "annotation-text", "annotation-when", "annotation-about", "annotation-add"
 OUT = "annotation-out"
 """The kind of the buttons that remove an annotation; the index is the annotation's id."""
-LIST, SAID = "annotations-list", "annotations-said"
+LIST, STATUS = "annotations-list", "annotations-status"
 
 
 def annotations_panel(
@@ -39,7 +39,7 @@ def annotations_panel(
             ),
             html.Div(annotation_items(shown, removable), id=LIST),
             *(_form(view, abouts) if abouts else []),
-            html.P("", id=SAID, role="status"),
+            html.P("", id=STATUS, role="status"),
         ],
         className="panel wide annotations",
         **{"aria-labelledby": "annotations-title"},

@@ -59,25 +59,25 @@ def section_panel(
     else:
         is_wide = (wide or section.wide) and table != "beside"
         picture = chart_drawings(view, section, section.chart, wide=is_wide)
-        said = [html.P(section.chart_note, className="note")] if section.chart_note else []
+        note = [html.P(section.chart_note, className="note")] if section.chart_note else []
         found = signs(section.chart, section.states)
         drawn = [*_legend(colours, section), *([sign_legend(view, colours, found)] if found else [])]
         if table == "folded":
             folded = html.Details(
                 [html.Summary(tr("The figures as a table")), *section_tables(view, colours, section, "numbers")]
             )
-            body = [*drawn, picture, *said, *lines, folded]
+            body = [*drawn, picture, *note, *lines, folded]
         elif table == "beside":
             body = [
                 *drawn,
                 html.Div(
                     [html.Div(each) for each in (picture, *section_tables(view, colours, section))], className="beside"
                 ),
-                *said,
+                *note,
                 *lines,
             ]
         else:
-            body = [*drawn, picture, *said, *section_tables(view, colours, section, first=first), *lines]
+            body = [*drawn, picture, *note, *section_tables(view, colours, section, first=first), *lines]
     return panel(
         name=section.name,
         title=section.title,

@@ -100,7 +100,7 @@ def gpu_words(
 
 def group_words(view: View, timeline: GroupTimeline, rows: TimelineRows) -> dict[str, Any]:
     """Return the tooltip's words for a timeline of pools or hosts; shares are counted from the drawn lines."""
-    said = (
+    labels = (
         tr(
             "{name} \N{MIDDLE DOT} {gpus}",
             name=place_name(name),
@@ -112,7 +112,7 @@ def group_words(view: View, timeline: GroupTimeline, rows: TimelineRows) -> dict
         **_words(view, timeline, rows),
         "states": [*(view.translate(STATES[state].title) for state in ORDER), capital(not_seen(view))],
         "gpus": [],
-        "hosts": [view.translate(each) for each in said],
+        "hosts": [view.translate(each) for each in labels],
         "at": list(range(len(timeline.names))),
         "open": [_opens(view, timeline.kind, name) for name in timeline.names],
         "runs": [],

@@ -64,13 +64,13 @@ def table(
         for number, (head, column) in enumerate(zip(heads, section.heads, strict=True))
     ]
     # explicit roles: rows that are shown as blocks lose the roles of their elements
-    made = html.Table(
+    element = html.Table(
         [html.Thead(html.Tr(header, role="row"), role="rowgroup"), html.Tbody(body, role="rowgroup")],
         className="findings" if section.name in _AS_BLOCKS else look,
         role="table",
         **{"aria-labelledby": f"{section.name}-title"},
     )
-    return scrolling(made, f"{section.name}-title")
+    return scrolling(element, f"{section.name}-title")
 
 
 def _row(view: View, colours: Palette, columns: Sequence[Column], heads: Sequence[str], row: Sequence[Cell]) -> html.Tr:

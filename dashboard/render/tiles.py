@@ -55,9 +55,9 @@ def _card(view: View, colours: Palette, tile: KeyFigure) -> html.Div:
 
 def _change(view: View, tile: KeyFigure) -> list[html.Span]:
     """Return the change of a tile: an arrow for the direction, and a colour for better or worse."""
-    said: Any = "" if tile.change is None else view.translate(tile.change.sentence)
-    if not said:
+    text: Any = "" if tile.change is None else view.translate(tile.change.sentence)
+    if not text:
         return []
-    direction = (said[0] == "+") - (said[0] == "\N{MINUS SIGN}")
+    direction = (text[0] == "+") - (text[0] == "\N{MINUS SIGN}")
     kind = {0: "same", tile.good: "better", -tile.good: "worse"}[direction] if tile.good else "same"
-    return [html.Span(f"{'▼ ▲'[direction + 1]} {said}".strip(), className=f"change {kind}")]
+    return [html.Span(f"{'▼ ▲'[direction + 1]} {text}".strip(), className=f"change {kind}")]

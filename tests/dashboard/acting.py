@@ -51,7 +51,7 @@ class Pages:
 
     def answer(self, changed: str, values: dict[str, Any]) -> dict[str, Any]:
         """All that the browser gets for it, what is set beside the callback's own outputs too."""
-        said = ("acts-said", "finding-detail", "findings-grid", "recommendation-detail", "what-if.")
+        said = ("acts-status", "finding-detail", "findings-grid", "recommendation-detail", "what-if.")
         name, spec = next(
             (name, spec)
             for name, spec in self.app.callback_map.items()

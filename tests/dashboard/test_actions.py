@@ -39,7 +39,7 @@ def rows(answer: dict[str, dict[str, object]]) -> dict[str, dict[str, object]]:
 def test_acknowledged_by_the_one_who_reads(held: Held, capsys: pytest.CaptureFixture[str]) -> None:
     finding_id = held.finding("a").finding_id
     answer = held.pages().press("ack", finding_id, text="asking ann")
-    assert answer["acts-said"]["children"] == "Acknowledged 1 finding"
+    assert answer["acts-status"]["children"] == "Acknowledged 1 finding"
     assert rows(answer)[finding_id]["status"] == "acknowledged"
     assert "pia: acknowledged: asking ann" in words(answer["finding-detail"]["children"])
     assert answer["act-text"]["value"] == ""
@@ -64,7 +64,7 @@ def test_a_release_that_the_ledger_refutes_stands_among_the_notes(held: Held) ->
 def test_several_at_once_are_one_file(held: Held) -> None:
     ids = [held.finding(gpu).finding_id for gpu in ("a", "b", "c")]
     answer = held.pages().press("ack", *ids)
-    assert answer["acts-said"]["children"] == "Acknowledged 3 findings"
+    assert answer["acts-status"]["children"] == "Acknowledged 3 findings"
     assert [rows(answer)[each]["status"] for each in ids] == ["acknowledged"] * 3
     assert len(held.lake.files("action")) == 1
     assert {each for each, own in load_actions(held.lake).items() if own[0].actor.name == "pia"} == set(ids)
@@ -99,8 +99,8 @@ def test_a_wish_that_lacks_something_changes_nothing(held: Held, wish: Wish, why
         act(held.pages().view(), Wish(wish.kind, ids, wish.text, wish.until), now_ms())
     assert snapshot(held.lake, "action") == before
     answer = held.pages().press(wish.kind, *ids, text=wish.text, until=wish.until)
-    assert why in answer["acts-said"]["children"]
-    assert set(answer) == {"acts-said"}
+    assert why in answer["acts-status"]["children"]
+    assert set(answer) == {"acts-status"}
     assert snapshot(held.lake, "action") == before
 
 
@@ -109,7 +109,7 @@ def test_a_viewer_may_not(held: Held, kind: str, audited: list[str]) -> None:
     before = snapshot(held.lake, "action")
     finding_id = held.finding("a").finding_id
     answer = held.pages(VIEW_ALPHA).press(kind, finding_id, text="x")
-    assert "vic may not do this" in answer["acts-said"]["children"]
+    assert "vic may not do this" in answer["acts-status"]["children"]
     assert snapshot(held.lake, "action") == before
     assert audited == [f"person vic: refused {kind} as {VIEW_ALPHA.described}: {finding_id}"]
 
@@ -121,7 +121,7 @@ def test_a_finding_of_another_team_is_not_acted_on_nor_are_those_beside_it(held:
     for ids in ([own, other], [other], ["F-0000000000"]):
         with pytest.raises(NotAllowedError):
             act(pages.view(), Wish("ack", tuple(ids)), now_ms())
-        assert "on your page" in pages.press("ack", *ids)["acts-said"]["children"]
+        assert "on your page" in pages.press("ack", *ids)["acts-status"]["children"]
     assert snapshot(held.lake, "action") == before
     assert rows(pages.press("ack", own))[own]["status"] == "acknowledged"
 
@@ -132,14 +132,14 @@ def test_an_action_of_another_planner_is_shown_and_must_be_confirmed(held: Held)
     seen = last_of(view.report.review.actions, [finding_id])
     record(held.lake, "ack", [finding_id], Actor("zoe"), now_ms=now_ms())
     answer = pages.press("snooze", finding_id, text="warm standby", seen=seen)
-    said = answer["acts-said"]["children"]
+    said = answer["acts-status"]["children"]
     assert "zoe: acknowledged" in said
     assert "press the button again" in said
     assert rows(answer)[finding_id]["status"] == "acknowledged"
     assert "value" not in answer.get("act-text", {})
     assert len(load_actions(held.lake)[finding_id]) == 1
     again = pages.press("snooze", finding_id, text="warm standby", seen=answer["findings-seen"]["data"])
-    assert again["acts-said"]["children"] == "Snoozed 1 finding"
+    assert again["acts-status"]["children"] == "Snoozed 1 finding"
     assert rows(again)[finding_id]["standing"] == "snoozed"
     assert [each.actor.name for each in load_actions(held.lake)[finding_id]] == ["zoe", "pia"]
 
@@ -149,17 +149,17 @@ def test_a_note_changes_no_status(held: Held) -> None:
     record(held.lake, "ack", [finding_id], Actor("zoe"), now_ms=now_ms())
     record(held.lake, "note", [finding_id], Actor("zoe"), now_ms=now_ms(), reason="hm")
     noted = held.pages().press("note", finding_id, text="me too")
-    assert noted["acts-said"]["children"] == "Noted on 1 finding"
+    assert noted["acts-status"]["children"] == "Noted on 1 finding"
     assert rows(noted)[finding_id]["status"] == "acknowledged"
     seen = noted["findings-seen"]["data"]
     record(held.lake, "note", [finding_id], Actor("zoe"), now_ms=now_ms(), reason="hm")
-    assert held.pages().press("reopen", finding_id, seen=seen)["acts-said"]["children"] == "Reopened 1 finding"
+    assert held.pages().press("reopen", finding_id, seen=seen)["acts-status"]["children"] == "Reopened 1 finding"
 
 
 def test_nothing_is_reopened_that_stands_open(held: Held) -> None:
     before = snapshot(held.lake, "action")
     answer = held.pages().press("reopen", held.finding("a").finding_id)
-    assert answer["acts-said"]["children"].startswith("Nothing to reopen")
+    assert answer["acts-status"]["children"].startswith("Nothing to reopen")
     assert snapshot(held.lake, "action") == before
 
 
@@ -198,7 +198,7 @@ def test_a_recorded_action_is_shown_though_the_lake_no_longer_answers(
     answer = pages.press("snooze", finding_id, text="warm standby", until=a_day_to_come())
     half.unlink()
     (action,) = load_actions(held.lake)[finding_id]
-    assert answer["acts-said"]["children"].startswith("Snoozed 1 finding until")
+    assert answer["acts-status"]["children"].startswith("Snoozed 1 finding until")
     assert answer["findings-seen"]["data"] == {finding_id: action.action_id}
 
 

@@ -92,7 +92,7 @@ def full(held: Held, tmp_path: Path) -> Iterator[Pages]:
 
 def test_where_no_line_can_be_written_nothing_is_done_and_pages_are_read(held: Held, full: Pages) -> None:
     finding_id = held.finding("a").finding_id
-    said = full.press("snooze", finding_id, text="warm standby")["acts-said"]["children"]
+    said = full.press("snooze", finding_id, text="warm standby")["acts-status"]["children"]
     assert said.startswith("nothing was changed: the audit log cannot be written")
     with pytest.raises(AuditError), full.app.server.test_request_context("/"):
         annotate(full.view(), "driver 580", "2026-11-20 09:00", ("all", None), 1)

@@ -136,7 +136,7 @@ def test_a_panel_whose_data_is_late_has_the_page_ask_again(
 def test_a_button_whose_data_is_late_says_that_it_did_nothing(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     pages = held.pages()
     monkeypatch.setattr(pages.source, "look", lambda *_, **__: LATE)
-    assert "press the button again" in pages.press("ack", "F-0000000000")["acts-said"]["children"]
+    assert "press the button again" in pages.press("ack", "F-0000000000")["acts-status"]["children"]
 
 
 def test_an_address_leads_to_one_finding_even_a_snoozed_one(held: Held) -> None:

@@ -231,7 +231,7 @@ def test_an_action_is_on_the_leading_finding(held: Held) -> None:
     found = pages.view().whole.recommendations(pages.view().report.scope, pages.view().part)
     one = next(each for each in found.listed if each.finding)
     answer = pressed(pages, "ack", one.recommendation_id, "asking")
-    assert answer["recommendation-acts-said"]["children"] == "Acknowledged 1 finding"
+    assert answer["recommendation-acts-status"]["children"] == "Acknowledged 1 finding"
     assert "acknowledged: asking" in words(answer["recommendation-detail"]["children"])
     view = pages.source.look(Query.parse("?span=all"), PLAN, findings=False)
     assert isinstance(view, View)
@@ -269,4 +269,4 @@ def test_without_a_finding_there_is_nothing_to_act_on(held: Held) -> None:
             {"recommendation-chosen.data": each.recommendation_id, "url.search": "?span=all"},
         )
         assert answer["recommendation-acts"]["disabled"] == (each.finding is None)
-    assert "Acknowledged" not in pressed(pages, "ack", "R-0000000000", "x")["recommendation-acts-said"]["children"]
+    assert "Acknowledged" not in pressed(pages, "ack", "R-0000000000", "x")["recommendation-acts-status"]["children"]

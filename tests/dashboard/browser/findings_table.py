@@ -85,8 +85,8 @@ def place(page: Page, finding_id: str) -> None:
 
 def says(page: Page, text: str) -> str:
     """Waits until the line below the buttons has the text."""
-    page.wait_for_function("text => document.querySelector('#acts-said').innerText.includes(text)", arg=text)
-    return page.inner_text("#acts-said")
+    page.wait_for_function("text => document.querySelector('#acts-status').innerText.includes(text)", arg=text)
+    return page.inner_text("#acts-status")
 
 
 def standing(page: Page, finding_id: str, status: str) -> None:

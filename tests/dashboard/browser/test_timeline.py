@@ -188,11 +188,11 @@ def test_a_planner_annotates_a_moment_and_takes_it_back(surf: Surf, site: Site) 
     page.fill("#annotation-when", day)
     page.fill("#annotation-text", "driver <b>580</b>")
     page.click("#annotation-add")
-    page.wait_for_selector("#annotations-said >> text=Written.")
+    page.wait_for_selector("#annotations-status >> text=Written.")
     page.wait_for_selector("#annotations-list >> text=driver <b>580</b> (pia)")
     page.wait_for_selector("#timeline-graph .shapelayer path", state="attached")
     page.click("#annotations-list button")
-    page.wait_for_selector("#annotations-said >> text=Removed.")
+    page.wait_for_selector("#annotations-status >> text=Removed.")
     page.wait_for_selector("#annotations-list >> text=This window has none.")
     (kept,) = [site.told("annotations", "list")["tables"]["annotations"]["rows"]]
     assert kept == []
