@@ -291,6 +291,8 @@ def _waits_sentences(base: ReplayBase, outcome: ReplayOutcome) -> Iterator[str]:
         yield tr("This change makes no difference.")
     if outcome.waits is not None:
         yield _wait_sentence("", outcome.waits, is_same=outcome.is_same)
+        if outcome.waits.saved_ms < 0 and outcome.then.total.gpus > outcome.today.total.gpus:
+            yield tr("With more GPUs some jobs start earlier, and others wait for them.")
     elif (pool := _most_changed(outcome)) is not None and pool.waits is not None:
         yield _wait_sentence(pool.name, pool.waits, is_same=False)
     else:

@@ -83,6 +83,24 @@ def test_merged_pools_that_work_in_turns_need_half_of_their_gpus() -> None:
     assert scenario_outcome(base, merged).spare == 8
 
 
+def wide_before_small() -> Iterator[Task]:
+    """A wide job that one more host starts at once; then small jobs, which would have fitted before it, wait."""
+    for period in range(20):
+        yield task(f"first-{period}", 2 * period, 0.5, "a", 32)
+        yield task(f"wide-{period}", 2 * period + 0.1, 1, "a", 40)
+        for number in range(4):
+            yield task(f"small-{period}-{number}", 2 * period + 0.2, 1 / 60, "a", 32)
+
+
+def test_more_gpus_that_lengthen_waits_are_explained() -> None:
+    hosts = tuple(f"a{number}" for number in range(8))
+    base = simulated_base(Cluster({"A": hosts}, {"a": hosts}), [*wide_before_small()])
+    for gpus, is_longer in ((64, False), (72, True), (640, False)):
+        outcome = scenario_outcome(base, replace(base.policy, gpus={"A": gpus}))
+        headline = str(replay_answer(base, outcome, Grid(1.0, None, None), "USD").headline)
+        assert ("GPU-hours more." in headline, "others wait for them" in headline) == (is_longer, is_longer)
+
+
 def left_standing() -> ReplayBase:
     """User ada idles on 4 GPUs for 7 of 10 hours; bo on one for 3 hours, then works for 1; cy works all the time."""
     jobs = [job_row("ada", 1, 11, gpus=4), job_row("bo", 2, 7), job_row("cy", 2, 12)]
