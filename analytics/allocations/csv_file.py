@@ -146,7 +146,7 @@ def read_file(
     allocations = _allocations(path, rows.filter(~pl.col("is_request")), tally)
     _remark_hosts(allocations, hosts, tally)
     report = tally.report(path, lines.height, allocations.height + requests.height)
-    return conform(allocations), requests, report, any(found.local for found in moments.values())
+    return conform(allocations.drop("as_of")), requests, report, any(found.local for found in moments.values())
 
 
 def _duration_ms(text: str) -> int | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from analytics.allocations.model import ROW_SCHEMA, is_reported
+from analytics.allocations.model import ROW_SCHEMA, conform, is_reported
 from analytics.frames import read_frame
 from analytics.importers.times import LATEST_MS
 from fallow.clock import DAY_MS, MINUTE_MS, utc_day
@@ -73,11 +73,10 @@ _EVER = 2**62
 NO_RUNS = pl.DataFrame(schema={name: ROW_SCHEMA[name] for name in _RUN})
 
 
-def on_known_runs(lake: Lake, rows: pl.DataFrame, as_of_ms: int | None) -> tuple[pl.DataFrame, pl.DataFrame]:
+def on_known_runs(lake: Lake, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the rows on their runs, and the lake's runs (scheduler, allocation_id, host, time) that they replace.
 
-    `rows` has ROW_SCHEMA; those of other schedulers, and pods that are only counted, stay as they are. Allocations
-    without an end ran at `as_of_ms`.
+    `rows` has ROW_SCHEMA; those of other schedulers, and pods that are only counted, stay as they are.
     """
     is_named = pl.col("gpu").is_not_null() & pl.col("scheduler").is_in(_SCHEDULERS).fill_null(value=False)
     is_counted = pl.col("gpu").is_null() & (pl.col("scheduler") == "slurm").fill_null(value=False)
@@ -85,8 +84,8 @@ def on_known_runs(lake: Lake, rows: pl.DataFrame, as_of_ms: int | None) -> tuple
     known = _known_rows(lake, mine)
     if known.is_empty():
         return rows, NO_RUNS
-    named, replaced = _named_rows(rows.filter(is_named), known, as_of_ms)
-    counted, also = _counted_rows(rows.filter(is_counted), known.filter(~pl.col("is_fixed")), as_of_ms)
+    named, replaced = _named_rows(rows.filter(is_named), known)
+    counted, also = _counted_rows(rows.filter(is_counted), known.filter(~pl.col("is_fixed")))
     other_rows = rows.filter(~is_named & ~is_counted)
     return pl.concat([other_rows, counted, named]), pl.concat([replaced, also]).unique()
 
@@ -102,7 +101,7 @@ def _known_rows(lake: Lake, rows: pl.DataFrame) -> pl.DataFrame:
     parts = []
     for is_agents in (False, True):
         own = [file for file in files if (file.first_seq >= LATEST_MS) == is_agents]
-        frame = read_frame(own, ALLOCATION, None, lake.left_out.leave_out).select(*ROW_SCHEMA)
+        frame = conform(read_frame(own, ALLOCATION, None, lake.left_out.leave_out))
         same = frame.join(rows.select(_JOB).unique(), on=_JOB, how="semi", nulls_equal=True)
         parts.append(same.with_columns(is_agents=pl.lit(is_agents)))
     once = pl.concat(parts).group_by(*_RUN, "gpu", maintain_order=True).agg(pl.all().max())
@@ -111,15 +110,19 @@ def _known_rows(lake: Lake, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _runs(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per run: `until` (its end, largest while it runs), `is_reported` (by a scheduler), `gpus`."""
+    """Return one row per run: `until`, `is_reported` (by a scheduler), `gpus`.
+
+    `until` is its end, or the moment at which it ran; where no source states that, the largest number.
+    """
+    runs = pl.col("end").is_null().any()
     return rows.group_by(_RUN, maintain_order=True).agg(
-        until=pl.when(pl.col("end").is_null().any()).then(_EVER).otherwise(pl.col("end").max()),
+        until=pl.when(runs).then(pl.col("as_of").max().fill_null(_EVER)).otherwise(pl.col("end").max()),
         is_reported=is_reported().any(),
         gpus=pl.col("gpu").drop_nulls().unique(),
     )
 
 
-def _named_rows(rows: pl.DataFrame, known: pl.DataFrame, as_of_ms: int | None) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _named_rows(rows: pl.DataFrame, known: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the rows on the runs of the lake, and the runs that they replace."""
     flags = known.group_by(_RUN).agg(pl.col("is_agents").any(), pl.col("is_fixed").first())
     # a run that ends now no longer continues, even if the lake does not know it yet
@@ -137,11 +140,8 @@ def _named_rows(rows: pl.DataFrame, known: pl.DataFrame, as_of_ms: int | None) -
     )
     near = pl.when(is_other).then(0).otherwise(_NEAR_MS)
     slack = pl.when(pl.col("is_reported_there")).then(0).otherwise(near)
-    # no source states whether it ran on after that
-    ran_until = _EVER if as_of_ms is None else as_of_ms
     pairs = (
         _runs(rows)
-        .with_columns(pl.col("until").replace(_EVER, ran_until))
         .join(there, on=_JOB, nulls_equal=True)
         .filter(
             pl.col("time_there") <= pl.col("until") + near,
@@ -163,7 +163,7 @@ def _named_rows(rows: pl.DataFrame, known: pl.DataFrame, as_of_ms: int | None) -
     same = pairs.filter(~pl.col("is_fixed")).join(began, on=_RUN).sort("began")
     same = same.select(*_JOB, "began", time="time_there").unique(_RUN, keep="first", maintain_order=True)
     kept = known.join(same, on=_RUN).with_columns(_was="time", time="began")
-    joined = _joined_parts(placed.select(*ROW_SCHEMA, "_came"), kept.select(*ROW_SCHEMA, "_was"), as_of_ms)
+    joined = _joined_parts(placed.select(*ROW_SCHEMA, "_came"), kept.select(*ROW_SCHEMA, "_was"))
     # rows of the lake that get an earlier start, or lose their end, are replaced
     begun_again = joined.filter("_runs_again").select(*_JOB, began="time").unique()
     moved = pl.concat(
@@ -175,7 +175,7 @@ def _named_rows(rows: pl.DataFrame, known: pl.DataFrame, as_of_ms: int | None) -
     return _with_facts(joined, known.filter("is_fixed")), moved.unique()
 
 
-def _joined_parts(new: pl.DataFrame, old: pl.DataFrame, as_of_ms: int | None) -> pl.DataFrame:
+def _joined_parts(new: pl.DataFrame, old: pl.DataFrame) -> pl.DataFrame:
     """Return parts of the same runs on the same GPUs joined, and whether a run that had ended runs again.
 
     A new end ends the run before it. A run that runs now continues, even if it had ended earlier; a later end stays.
@@ -192,7 +192,7 @@ def _joined_parts(new: pl.DataFrame, old: pl.DataFrame, as_of_ms: int | None) ->
     )
     follows = (pl.col("_was") >= pl.col("end") - _NEAR_MS) & (pl.col("_was") > pl.col("_came"))
     is_later_part = pl.col("end_old").is_null() & follows
-    ended_since = pl.col("end_old") > (_EVER if as_of_ms is None else as_of_ms)
+    ended_since = pl.col("end_old") > pl.col("as_of").fill_null(_EVER)
     end = (
         pl.when(pl.col("_is_new").is_null())
         .then("end_old")
@@ -226,7 +226,7 @@ def _with_facts(rows: pl.DataFrame, fixed: pl.DataFrame) -> pl.DataFrame:
     return met.with_columns(facts).select(*ROW_SCHEMA)
 
 
-def _counted_rows(rows: pl.DataFrame, loose: pl.DataFrame, as_of_ms: int | None) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _counted_rows(rows: pl.DataFrame, loose: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the rows plus one for each GPU that labels named in their time, and the lake's runs of these GPUs.
 
     A row gets at most as many GPUs as it counts, the longest first, and keeps them while its job runs.
@@ -242,7 +242,7 @@ def _counted_rows(rows: pl.DataFrame, loose: pl.DataFrame, as_of_ms: int | None)
         .filter(pl.col("time_there") != pl.col("time"))  # the merge has those
     )
     lasted = pl.coalesce("end_there", "until") - pl.col("time_there")
-    ran_on = (pl.col("end_there") <= pl.lit(as_of_ms, pl.Int64)).fill_null(value=False)
+    ran_on = (pl.col("end_there") <= pl.col("as_of")).fill_null(value=False)
     by_gpu = (
         met.with_columns(lasted=lasted, end=pl.coalesce("end", pl.when(~ran_on).then("end_there")))
         .sort("lasted", descending=True)

@@ -243,6 +243,7 @@ def _add_pod(
             "host": host_of(str(pod.node)),
             "time": pod.placed,
             "end": pod.ended,
+            "as_of": as_of_ms,
             "gpu_share_ratio": counted.ratio,
             "planned_end": None if limit_s is None else pod.placed + limit_s * SECOND_MS,
         }

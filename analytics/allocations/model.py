@@ -24,13 +24,13 @@ class ReadAllocations:
     """All data of one import, ready to be written. Times are integer milliseconds."""
 
     rows: pl.DataFrame
-    """Columns of the `allocation` table, and `host`."""
+    """Allocations with ROW_SCHEMA."""
     requests: pl.DataFrame
     """Columns of the `request` table."""
     files: tuple[FileReport, ...]
     time_zone: str
     as_of_ms: int | None
-    """The moment that the source describes, at which allocations without an end ran. None if unknown."""
+    """The newest moment that the source describes. None if unknown."""
     notes: tuple[str, ...] = ()
     withheld: pl.DataFrame = field(default_factory=lambda: empty(WITHHELD))
     """Columns of the `withheld` table."""
@@ -57,8 +57,11 @@ class AllocationSource(Kind, Protocol):
         ...
 
 
-ROW_SCHEMA: dict[str, pl.DataType] = {"host": pl.String(), **empty(ALLOCATION).schema}
-"""Names and types of the columns of an allocation in memory."""
+ROW_SCHEMA: dict[str, pl.DataType] = {"host": pl.String(), **empty(ALLOCATION).schema, "as_of": pl.Int64()}
+"""Names and types of the columns of an allocation in memory.
+
+`as_of` is the moment that its source describes, at which it ran if it has no end; null if unknown, and in the lake.
+"""
 
 
 def is_reported(suffix: str = "") -> pl.Expr:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from analytics.allocations.known_runs import on_known_runs, on_seen_gpus
-from analytics.allocations.model import ReadAllocations
+from analytics.allocations.model import ReadAllocations, conform
 from analytics.allocations.write import imported_files, merge, time_zones, write
 from analytics.frames import read_frame, typed
 from analytics.importers.publish import Published
@@ -109,7 +109,7 @@ def moved_rows(lake: Lake, rows: pl.DataFrame, shifted: Shifted) -> pl.DataFrame
         on=["scheduler", "allocation_id_old", "host", "time_old"],
         nulls_equal=True,
     ).with_columns(pl.lit(None, pl.Int64).alias(name) for name in ("end", "submitted", "planned_end"))
-    return merge(there.select(rows.columns), rows, None)
+    return merge(conform(there), rows)
 
 
 def _runs(rows: pl.DataFrame) -> pl.DataFrame:
@@ -211,6 +211,9 @@ def merged_with_lake(lake: Lake, read: ReadAllocations, *, replace: bool) -> tup
 
     Writes nothing. Raises InputError as `publish_allocations`.
     """
+    # of several files, one in which an allocation has ended is newer than one in which it runs
+    in_order = read.rows.sort(pl.col("end").is_not_null(), "as_of", maintain_order=True)
+    read = dataclasses.replace(read, rows=in_order.unique([*_RUN, "gpu"], keep="last", maintain_order=True))
     shifted = find_shifted(lake, read, replace=replace)
     if shifted.pairs.height:
         if not replace:
@@ -218,6 +221,6 @@ def merged_with_lake(lake: Lake, read: ReadAllocations, *, replace: bool) -> tup
         note = f"{shifted.sentence()}: this import replaces them"
         read = dataclasses.replace(read, rows=moved_rows(lake, read.rows, shifted), notes=(*read.notes, note))
     rows, stood_for = on_seen_gpus(lake, read.rows)
-    rows, joined = on_known_runs(lake, rows, read.as_of_ms)
+    rows, joined = on_known_runs(lake, rows)
     removed = pl.concat([shifted.removed, stood_for, joined], how="diagonal")
     return dataclasses.replace(read, rows=rows), removed, shifted.forward or not stood_for.is_empty()

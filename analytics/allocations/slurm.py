@@ -188,6 +188,8 @@ def _allocations(
     rows, notes = pl.concat([jobs.rows for jobs in read]), tuple[str, ...]()
     known = [jobs.as_of_ms for jobs in read if jobs.as_of_ms is not None]
     as_of_ms = max(known, default=None) if asked_ms is None else asked_ms
+    if asked_ms is not None:
+        rows = rows.with_columns(as_of=pl.lit(asked_ms))
     shown = [each.with_ids(clusters.job_here) for each in snapshots]
     shown_times = pl.Series([text for state in shown for text in state.times], dtype=pl.String)
     local = any(jobs.local for jobs in read) or read_moments(shown_times, zone).local

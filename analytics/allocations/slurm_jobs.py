@@ -194,8 +194,8 @@ def allocation_rows(
         )
     named = single_names("user", "account")
     report = tally.report(path, lines.height, jobs.height + requests.height)
-    allocations, asked = conform(rows.with_columns(named)), typed(requests.with_columns(named), REQUEST)
-    return Jobs(allocations, asked, report, as_of, local)
+    allocations = conform(rows.with_columns(named, as_of=pl.lit(as_of, pl.Int64)))
+    return Jobs(allocations, typed(requests.with_columns(named), REQUEST), report, as_of, local)
 
 
 def _requests(jobs: pl.DataFrame, as_of_ms: int | None, tally: Tally) -> pl.DataFrame:

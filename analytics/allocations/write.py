@@ -57,9 +57,7 @@ def write(
     for key in with_progress(sorted(days, key=lambda key: key[::-1], reverse=newest_first), "writing allocations"):
         place = LakeFile("allocation", utc_day(int(key[1]) * DAY_MS), str(key[0]), 0, 0)
         facts = _facts(read, visible(due[key]))
-        done = _write_day(
-            lake, conform(days[key]), place, due[key], gone=gone.drop("_day"), facts=facts, as_of_ms=read.as_of_ms
-        )
+        done = _write_day(lake, conform(days[key]), place, due[key], gone=gone.drop("_day"), facts=facts)
         total = total.plus(done)
     return total
 
@@ -95,14 +93,13 @@ def _write_day(
     *,
     gone: pl.DataFrame,
     facts: Mapping[str, str],
-    as_of_ms: int | None,
 ) -> Published:
     seen = visible(list(there))
     if not there:  # nothing to merge with: true for most days of a first import
         return _write_new(lake, new, place, facts)
     everything = conform(read_frame(seen, ALLOCATION))
     old = everything.join(gone, on=gone.columns, how="anti", nulls_equal=True)
-    merged = merge(old, new, as_of_ms)
+    merged = merge(old, new)
     named = merged.join(_rows_on_known_gpus(old, new), on=_KEY, how="semi", nulls_equal=True)
     same = merged.join(old, on=ALLOCATION.names, how="semi", nulls_equal=True).height
     already = named.join(old, on=ALLOCATION.names, how="semi", nulls_equal=True).height
@@ -134,12 +131,12 @@ def _write_new(lake: Lake, new: pl.DataFrame, place: LakeFile, facts: Mapping[st
     return Published("allocation", rows.height, 0, 0, 1)
 
 
-def merge(old: pl.DataFrame, new: pl.DataFrame, as_of_ms: int | None) -> pl.DataFrame:
+def merge(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     """Return the allocations of both, one row per scheduler, allocation, start and GPU; both with ROW_SCHEMA.
 
     Where both know an allocation, new values win unless they are null. Once an allocation has an end, a source in which
     it still runs is the older one, and adds only what was unknown; but where only labels show the end, the scheduler
-    wins, with whose allocations it ran at `as_of_ms`. Where one source names the GPUs of an allocation and the other
+    wins, with whose allocations it ran at `as_of`. Where one source names the GPUs of an allocation and the other
     only counts them, the GPUs stay, and the newer source gives the other values.
     """
     named = _rows_on_known_gpus(old, new)
@@ -153,7 +150,7 @@ def merge(old: pl.DataFrame, new: pl.DataFrame, as_of_ms: int | None) -> pl.Data
         name: pl.when(older).then(pl.coalesce(f"{name}_old", name)).otherwise(pl.coalesce(name, f"{name}_old"))
         for name in ("host", *_VALUES)
     }
-    ran_on = (runs & outranks & (pl.col("end_old") <= pl.lit(as_of_ms, pl.Int64))).fill_null(value=False)
+    ran_on = (runs & outranks & (pl.col("end_old") <= pl.col("as_of"))).fill_null(value=False)
     values["end"] = pl.when(~ran_on).then(values["end"])
     merged = both.with_columns(**values).select(*ROW_SCHEMA)
     return _sorted_rows(_without_counts_of_named(merged))

@@ -126,6 +126,20 @@ def test_a_scheduler_that_has_a_job_running_outranks_labels_that_ended(
     assert {row["user"] for row in stored(lake) if row.get("gpu") == "G0"} == {"bob"}
 
 
+@pytest.mark.parametrize("newest", [0, 1])
+def test_each_file_of_an_import_tells_of_its_own_moment(
+    allocations: Allocations, file: File, lake: Lake, *, newest: int
+) -> None:
+    """Job 7 ends in the newer file, whichever comes first; job 9 is in the older one alone, and labels end it later."""
+    left = bring(lake, (60, [host_rows("h2", 0, 60, G1=["slurm:9@1001"])]))
+    bring(lake, (TWO_DAYS_S, [OTHERS]), before=left)
+    older = sacct("7", 22, None) + sacct("9", -20, None, nodes="h2", gpus=1).partition("\n")[2]
+    older += sacct("8", -100, 50, nodes="h3").partition("\n")[2]
+    files = [file(older, "older"), file(sacct("7", 22, 231), "newer")]
+    allocations("import", "slurm", files[1 - newest], files[newest])
+    assert {(7, 22, 231), (9, -20, 60)} <= {(int(job), start, end) for job, _, start, end in spans(lake)}
+
+
 def test_a_pod_that_an_agent_saw_too_is_one_allocation(lake: Lake) -> None:
     agent_wrote(lake, "h1", allocation("G0", ms(37), None, "nlp/a", scheduler="kubernetes", account="nlp", user=None))
     bring(lake, (300, [host_rows("h1", 0, 300, G0=[None, None, *["nlp/a"] * 6, None, None])]))

@@ -104,6 +104,7 @@ def allocations_of(
         left = replace(left, pods=counted.known, waiting=waiting.known)
     notes = (*_id_notes(given), *(() if tables is None else (*left_out_notes(tables), *queue_notes(tables))))
     names = single_names("account", "user")
+    allocations = allocations.with_columns(as_of=pl.lit(as_of_ms))
     read = ReadAllocations(
         allocations.with_columns(names), requests.with_columns(names), (), "UTC (as scraped)", as_of_ms, notes
     )
