@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pyarrow.compute as pc
 
+from analytics.allocations.model import is_running
 from analytics.allocations.spans import FOREVER_MS, SHARE, known_allocations
 from analytics.names import CLUSTER
 from fallow import parquet, schema
@@ -35,6 +36,7 @@ class ListedAllocation:
     standing: str
     """Running or ended."""
     state: str | None
+    """In the scheduler's words; None if it is not known since the end."""
     user: str | None
     account: str | None
     project: str | None
@@ -126,7 +128,7 @@ def allocations_in(
         gpu_ms=gpus * SHARE * lasted.clip(0),
         end=pl.when(~runs & (pl.col("end") < FOREVER_MS)).then("end"),
         unplaced_gpus=unplaced,
-    )
+    ).with_columns(state=pl.when(pl.col("end").is_null() | ~is_running()).then("state"))
     ordered = table.sort("start", "allocation_id", "scheduler", "cluster", nulls_last=True)
     return [_listed_allocation(row, indices) for row in ordered.iter_rows(named=True)]
 

@@ -72,6 +72,11 @@ def is_reported(suffix: str = "") -> pl.Expr:
     return pl.any_horizontal(pl.col(f"submitted{suffix}", f"state{suffix}").is_not_null())
 
 
+def is_running(suffix: str = "") -> pl.Expr:
+    """Return whether the state is that of a running job or pod; beside an end, it was so before that end."""
+    return pl.col(f"state{suffix}").is_in(["RUNNING", "SUSPENDED", "Running"]).fill_null(value=False)
+
+
 def conform(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows with exactly these columns; missing columns are null."""
     return shaped(rows, ROW_SCHEMA)

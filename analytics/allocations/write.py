@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from analytics.allocations.model import ROW_SCHEMA, ReadAllocations, conform, is_reported
+from analytics.allocations.model import ROW_SCHEMA, ReadAllocations, conform, is_reported, is_running
 from analytics.frames import read_frame
 from analytics.importers.kinds import with_progress
 from analytics.importers.publish import Published
@@ -135,15 +135,16 @@ def merge(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
     """Return the allocations of both, one row per scheduler, allocation, start and GPU; both with ROW_SCHEMA.
 
     Where both know an allocation, new values win unless they are null. Once an allocation has an end, a source in which
-    it still runs is the older one, and adds only what was unknown; but where only labels show the end, the scheduler
-    wins, with whose allocations it ran at `as_of`. Where one source names the GPUs of an allocation and the other
-    only counts them, the GPUs stay, and the newer source gives the other values.
+    it still runs is the older one, and adds only what was unknown; but where only labels show the end (no scheduler
+    reported the run, or it ran in its last state), the scheduler wins, with whose allocations it ran at `as_of`. Where
+    one source names the GPUs of an allocation and the other only counts them, the GPUs stay, and the newer source gives
+    the other values.
     """
     named = _rows_on_known_gpus(old, new)
     both = named.with_columns(_new=True).join(
         old.with_columns(_old=True), on=_KEY, how="full", coalesce=True, nulls_equal=True, suffix="_old"
     )
-    outranks = is_reported() & ~is_reported("_old")
+    outranks = is_reported() & (~is_reported("_old") | is_running("_old"))
     runs = pl.col("end").is_null() & pl.col("_new").is_not_null()
     older = (runs & pl.col("end_old").is_not_null() & ~outranks) | pl.col("_new").is_null()
     values = {

@@ -124,6 +124,11 @@ def test_a_scheduler_that_has_a_job_running_outranks_labels_that_ended(
     allocations("import", "slurm", file(jobs))
     assert ("7", "G0", start_s, end_s) in spans(lake)
     assert {row["user"] for row in stored(lake) if row.get("gpu") == "G0"} == {"bob"}
+    (listed,) = (each for each in allocations("list").rows("allocations") if each["allocation_id"] == "7")
+    assert (listed["standing"], listed["state"]) == ("ended", None)  # by its time limit at the latest
+    # the same scheduler has it running later still
+    allocations("import", "slurm", file(sacct("7", start_s, None, gpus=1) + sacct("9", 0, 70).partition("\n")[2]))
+    assert ("7", "G0", start_s, None) in spans(lake)
 
 
 @pytest.mark.parametrize("newest", [0, 1])
