@@ -178,7 +178,8 @@ def _named_rows(rows: pl.DataFrame, known: pl.DataFrame) -> tuple[pl.DataFrame, 
 def _joined_parts(new: pl.DataFrame, old: pl.DataFrame) -> pl.DataFrame:
     """Return parts of the same runs on the same GPUs joined, and whether a run that had ended runs again.
 
-    A new end ends the run before it. A run that runs now continues, even if it had ended earlier; a later end stays.
+    A new end ends the run before it. A run that runs now continues, even if it had ended earlier; a later end stays,
+    except beside the end that a scheduler reports.
     """
     key = [*_RUN, "gpu"]
     # a run that left a GPU and came back to it appears there once
@@ -200,6 +201,8 @@ def _joined_parts(new: pl.DataFrame, old: pl.DataFrame) -> pl.DataFrame:
         .then(pl.when(ended_since).then("end_old"))
         .when(is_later_part)
         .then(None)
+        .when(is_reported())
+        .then("end")
         .otherwise(pl.max_horizontal("end", "end_old"))
     )
     names = [*_FACTS, "host_gpu_count"]
@@ -219,10 +222,14 @@ def _joined_parts(new: pl.DataFrame, old: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_facts(rows: pl.DataFrame, fixed: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows with the facts that schedulers reported of their runs, including the end."""
+    """Return the rows, those of labels with the facts that schedulers reported of their runs, including the end."""
     scheduled = fixed.filter(~pl.col("is_agents")).group_by(_RUN).agg(pl.col(*_FACTS, "end").max())
     met = rows.join(scheduled, on=_RUN, how="left", suffix="_fact")
-    facts = [pl.coalesce(f"{name}_fact", name).alias(name) for name in (*_FACTS, "end")]
+    # the merge compares two reports of schedulers
+    facts = [
+        pl.when(is_reported()).then(name).otherwise(pl.coalesce(f"{name}_fact", name)).alias(name)
+        for name in (*_FACTS, "end")
+    ]
     return met.with_columns(facts).select(*ROW_SCHEMA)
 
 

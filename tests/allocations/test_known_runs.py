@@ -161,6 +161,23 @@ def test_a_pod_that_kubectl_told_of_gets_its_gpus(allocations: Allocations, file
     assert (again.counts[0], spans(lake)) == (0, [("nlp/a", "G0", 20, 200)])
 
 
+def test_the_end_that_kubectl_reports_replaces_the_one_that_labels_show(
+    allocations: Allocations, file: File, lake: Lake
+) -> None:
+    allocations("import", "kubernetes", file(kubectl(pod("a", 0, 20, None, gpus=1)), "c.json"))
+    host = stored(lake)[0]["host"]
+    bring(lake, (300, [host_rows(host, 0, 300, G0=[None, *["nlp/a"] * 6, None, None, None])]))
+    assert spans(lake) == [("nlp/a", "G0", 20, 210)]
+    allocations("import", "kubernetes", file(kubectl(pod("a", 0, 20, 200, gpus=1)), "c.json"))
+    assert [(*spans(lake), row["state"]) for row in stored(lake)] == [(("nlp/a", "G0", 20, 200), "Succeeded")]
+
+
+def test_labels_of_a_pod_that_kubectl_has_later_get_its_end(allocations: Allocations, file: File, lake: Lake) -> None:
+    bring(lake, (300, [host_rows("gn1", 0, 300, G0=[None, *["nlp/a"] * 6, None, None, None])]))
+    allocations("import", "kubernetes", file(kubectl(pod("a", 0, 20, 200, gpus=1)), "c.json"))
+    assert spans(lake) == [("nlp/a", "G0", 30, 200)]
+
+
 LATER_MS = 2 * 10**12
 
 
