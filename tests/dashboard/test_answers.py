@@ -31,7 +31,13 @@ SITE = "https://gpus.example.org"
 HOST = {"Host": "gpus.example.org"}
 HERE = HOST | {"Sec-Fetch-Site": "same-origin"}
 NOW_MS = SystemClock().now_ms()
-"""The pages' own clock is the system's, and links live for days."""
+
+
+@pytest.fixture(autouse=True)
+def still_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system's clock stands at NOW_MS, because a run over midnight would move the days that the pages offer."""
+    monkeypatch.setattr(SystemClock, "now_ms", lambda _: NOW_MS)
+
 
 PROXIED = {
     "dashboard.proxy_header": "X-Forwarded-User",
