@@ -290,7 +290,8 @@ def _needed(pool: PoolPurchase) -> Cell:
     if not len(need):
         return None
     # whole GPUs, as in the mix: a job that waits for a part of an hour needs a part of a GPU
-    return tr("{mean}, at most {most}", mean=Number(float(need.mean()), 1), most=Number(math.ceil(need.max())))
+    most = math.ceil(round(float(need.max()), 6))
+    return tr("{mean}, at most {most}", mean=Number(float(need.mean()), 1), most=Number(most))
 
 
 def _weeks(pool: PoolPurchase) -> Cell:

@@ -147,6 +147,11 @@ def test_the_highest_demand_is_that_of_the_whole_gpus_of_the_mix() -> None:
     assert found.mix is not None
     assert sum(part.gpus for part in found.mix.parts) == 5, "two are rented in both ways"
     assert "counts in both rows" in str(parts.notes)
+    near = priced(need([1.0, float(np.nextafter(3, 4))] * 84), offer("on_demand", 2.0))
+    [cells] = purchase_mix([near], "USD", Totals(0, dict.fromkeys(STATES, 0))).cells
+    assert "2.0, at most 3" in map(str, cells)
+    assert near.mix is not None
+    assert [part.gpus for part in near.mix.parts] == [3]
 
 
 def test_the_range_is_that_of_whole_weeks() -> None:
