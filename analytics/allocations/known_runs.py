@@ -48,11 +48,11 @@ def on_seen_gpus(lake: Lake, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataF
 
 
 def _observed_gpus(lake: Lake, pods: pl.DataFrame) -> pl.DataFrame:
-    """Return the GPUs that the lake has for these pods: scheduler, allocation_id, host, seen, seen_gpu."""
+    """Return the GPUs on which agents observed these pods: scheduler, allocation_id, host, seen, seen_gpu."""
     files = lake.files(ALLOCATION.name, hosts=set(pods["host"])) if pods.height else []
     if files:
         first_day = utc_day(int(str(pods["time"].min())) - DAY_MS)
-        files = [file for file in files if file.date >= first_day]
+        files = [file for file in files if file.date >= first_day and file.first_seq >= LATEST_MS]
     columns = ["scheduler", "allocation_id", "time", "gpu"]
     known = read_frame(files, ALLOCATION, columns, lake.left_out.leave_out).drop_nulls("gpu")
     return known.select("scheduler", "allocation_id", "host", seen="time", seen_gpu="gpu").unique()
@@ -76,18 +76,16 @@ NO_RUNS = pl.DataFrame(schema={name: ROW_SCHEMA[name] for name in _RUN})
 def on_known_runs(lake: Lake, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the rows on their runs, and the lake's runs (scheduler, allocation_id, host, time) that they replace.
 
-    `rows` has ROW_SCHEMA; those of other schedulers, and pods that are only counted, stay as they are.
+    `rows` has ROW_SCHEMA; those of other schedulers stay as they are.
     """
-    is_named = pl.col("gpu").is_not_null() & pl.col("scheduler").is_in(_SCHEDULERS).fill_null(value=False)
-    is_counted = pl.col("gpu").is_null() & (pl.col("scheduler") == "slurm").fill_null(value=False)
-    mine = rows.filter(is_named | is_counted)
-    known = _known_rows(lake, mine)
+    is_mine = pl.col("scheduler").is_in(_SCHEDULERS).fill_null(value=False)
+    is_named, is_counted = is_mine & pl.col("gpu").is_not_null(), is_mine & pl.col("gpu").is_null()
+    known = _known_rows(lake, rows.filter(is_mine))
     if known.is_empty():
         return rows, NO_RUNS
     named, replaced = _named_rows(rows.filter(is_named), known)
     counted, also = _counted_rows(rows.filter(is_counted), known.filter(~pl.col("is_fixed")))
-    other_rows = rows.filter(~is_named & ~is_counted)
-    return pl.concat([other_rows, counted, named]), pl.concat([replaced, also]).unique()
+    return pl.concat([rows.filter(~is_mine), counted, named]), pl.concat([replaced, also]).unique()
 
 
 def _known_rows(lake: Lake, rows: pl.DataFrame) -> pl.DataFrame:

@@ -172,10 +172,16 @@ def test_the_end_that_kubectl_reports_replaces_the_one_that_labels_show(
     assert [(*spans(lake), row["state"]) for row in stored(lake)] == [(("nlp/a", "G0", 20, 200), "Succeeded")]
 
 
-def test_labels_of_a_pod_that_kubectl_has_later_get_its_end(allocations: Allocations, file: File, lake: Lake) -> None:
-    bring(lake, (300, [host_rows("gn1", 0, 300, G0=[None, *["nlp/a"] * 6, None, None, None])]))
-    allocations("import", "kubernetes", file(kubectl(pod("a", 0, 20, 200, gpus=1)), "c.json"))
-    assert spans(lake) == [("nlp/a", "G0", 30, 200)]
+def test_labels_of_a_pod_that_kubectl_has_later_get_its_start_and_end(
+    allocations: Allocations, file: File, lake: Lake
+) -> None:
+    labels = host_rows("gn1", 0, 300, G0=[None, *["nlp/a"] * 6, None, None, None])
+    bring(lake, (300, [labels]))
+    for _ in range(2):
+        allocations("import", "kubernetes", file(kubectl(pod("a", 0, 20, 200, gpus=1)), "c.json"))
+        assert spans(lake) == [("nlp/a", "G0", 20, 200)]
+        bring(lake, (300, [labels]))
+    assert spans(lake) == [("nlp/a", "G0", 20, 200)]
 
 
 LATER_MS = 2 * 10**12
