@@ -73,8 +73,11 @@ def is_reported(suffix: str = "") -> pl.Expr:
 
 
 def is_running(suffix: str = "") -> pl.Expr:
-    """Return whether the state is that of a running job or pod; beside an end, it was so before that end."""
-    return pl.col(f"state{suffix}").is_in(["RUNNING", "SUSPENDED", "Running"]).fill_null(value=False)
+    """Return whether the state is that of a running job or pod; beside an end, it was so before that end.
+
+    A pod on a node is Pending until its containers run.
+    """
+    return pl.col(f"state{suffix}").is_in(["RUNNING", "SUSPENDED", "Pending", "Running"]).fill_null(value=False)
 
 
 def conform(rows: pl.DataFrame) -> pl.DataFrame:

@@ -172,6 +172,21 @@ def test_the_end_that_kubectl_reports_replaces_the_one_that_labels_show(
     assert [(*spans(lake), row["state"]) for row in stored(lake)] == [(("nlp/a", "G0", 20, 200), "Succeeded")]
 
 
+@pytest.mark.parametrize("phase", ["Pending", "Running"])
+def test_a_pod_that_kubectl_has_after_its_labels_ended_still_has_its_gpu(
+    allocations: Allocations, file: File, lake: Lake, *, phase: str
+) -> None:
+    first = pod("a", 0, 20, None, gpus=1)
+    first["status"]["phase"] = phase
+    allocations("import", "kubernetes", file(kubectl(first), "first.json"))
+    host = stored(lake)[0]["host"]
+    bring(lake, (300, [host_rows(host, 0, 300, G0=[None, *["nlp/a"] * 6, None, None, None])]))
+    assert spans(lake) == [("nlp/a", "G0", 20, 210)]
+    later = kubectl(pod("a", 0, 20, None, gpus=1), pod("b", 0, 20, 400, gpus=1))
+    allocations("import", "kubernetes", file(later, "later.json"))
+    assert ("nlp/a", "G0", 20, None) in spans(lake)
+
+
 def test_labels_of_a_pod_that_kubectl_has_later_get_its_start_and_end(
     allocations: Allocations, file: File, lake: Lake
 ) -> None:
