@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from analytics.allocations.model import ROW_SCHEMA, conform, is_reported
+from analytics.allocations.model import ROW_SCHEMA, conform, is_reported, is_running
 from analytics.frames import read_frame
 from analytics.importers.times import LATEST_MS
 from fallow.clock import DAY_MS, MINUTE_MS, utc_day
@@ -221,7 +221,8 @@ def _joined_parts(new: pl.DataFrame, old: pl.DataFrame) -> pl.DataFrame:
 
 def _with_facts(rows: pl.DataFrame, fixed: pl.DataFrame) -> pl.DataFrame:
     """Return the rows, those of labels with the facts that schedulers reported of their runs, including the end."""
-    scheduled = fixed.filter(~pl.col("is_agents")).group_by(_RUN).agg(pl.col(*_FACTS, "end").max())
+    ended = pl.col("end").filter(~is_running())  # of a running job, only labels show an end
+    scheduled = fixed.filter(~pl.col("is_agents")).group_by(_RUN).agg(pl.col(_FACTS).max(), ended.max())
     met = rows.join(scheduled, on=_RUN, how="left", suffix="_fact")
     # the merge compares two reports of schedulers
     facts = [

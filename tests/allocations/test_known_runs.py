@@ -112,6 +112,17 @@ def test_a_run_that_goes_on_after_an_end_was_told_runs_again(lake: Lake) -> None
     assert spans(lake) == [("nlp/a", "G0", 0, None)]
 
 
+def test_a_job_that_labels_ended_runs_again_though_its_scheduler_told_nothing_since(
+    allocations: Allocations, file: File, lake: Lake
+) -> None:
+    allocations("import", "slurm", file(sacct("7", 0, None, gpus=1)))
+    left = bring(lake, (60, [host_rows("h1", 0, 60, G0=["slurm:7@1001"])]))
+    bring(lake, (TWO_DAYS_S, [OTHERS]), before=left)
+    assert spans(lake) == [("7", "G0", 0, 60)]
+    bring(lake, (120, [host_rows("h1", 60, 120, G0=["slurm:7@1001"])]))
+    assert [(*spans(lake), row["user"]) for row in stored(lake)] == [(("7", "G0", 0, None), "bob")]
+
+
 @pytest.mark.parametrize("start_s", [0, -20])
 @pytest.mark.parametrize(("as_of_s", "end_s"), [(50, 60), (60, None)])
 def test_a_scheduler_that_has_a_job_running_outranks_labels_that_ended(
