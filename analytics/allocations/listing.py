@@ -36,7 +36,7 @@ class ListedAllocation:
     standing: str
     """Running or ended."""
     state: str | None
-    """In the scheduler's words; None if it is not known since the end."""
+    """In the scheduler's words; None if the run has ended and its last known state is that of a running one."""
     user: str | None
     account: str | None
     project: str | None
