@@ -167,11 +167,11 @@ def tell(result: DeliveryResult) -> int:
     if result.step == SENT:
         show(f"sent {what}")
     elif result.step == ALREADY and result.delivery.purpose == "nudge":
-        show(f"not sent {what}: nobody is told twice on one day")
+        show(f"not sent {what}: one nudge a day")
     elif result.step == ALREADY:
         show(f"not sent {what}: it was sent before; --again sends it once more")
     elif result.step == BUSY:
-        show(f"not sent {what}: somebody else is sending it")
+        show(f"not sent {what}: another sender is sending it")
     elif result.step == FAILED:
         say(f"could not send {what}: {result.reason}; the next run tries again")
     elif result.step == UNKNOWN:

@@ -116,7 +116,7 @@ SUMMARY_COLUMNS = (
                 "share",
                 "share",
                 lambda summary: ratio(summary.idle.zero_ms, summary.totals.observed_ms),
-                about="Of the observed time at zero utilization, whoever holds the GPU.",
+                about="Share of the observed time at zero utilization, allocated or not.",
             ),
             entries_column(
                 "idle_intervals",
@@ -199,7 +199,7 @@ _ENERGY = (
     fact(
         "counter_share",
         "share",
-        about="Share of the known time whose energy the GPUs' own counters told; the rest is from readings of power.",
+        about="Share of the known time with energy from the GPUs' own counters; the rest is from power readings.",
     ),
     fact("pue", "number", "grid.pue"),
     fact("price_per_kwh", "number", "grid.price_per_kwh"),
