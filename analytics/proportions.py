@@ -19,6 +19,11 @@ def wilson(share: float, number: float, z: float = Z_90) -> tuple[float, float]:
     return max(0.0, min(middle - reach, share)), min(1.0, max(middle + reach, share))
 
 
+def whole_ceil(number: float) -> int:
+    """Return the least integer that is not below a number; what floats add by rounding makes it no larger."""
+    return math.ceil(round(number, 6))
+
+
 _ROUNDING = 1e-9
 """The relative error that arithmetic with floats may cause."""
 

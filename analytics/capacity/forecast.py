@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta, tzinfo
@@ -21,7 +20,7 @@ from analytics.capacity.forecast_models import (
 )
 from analytics.capacity.peak_demand import SEEN_MIN, UNKNOWN_MAX, quantile_of
 from analytics.frames import local_time
-from analytics.proportions import Estimate
+from analytics.proportions import Estimate, whole_ceil
 from fallow.clock import DAY_MS, from_ms
 from fallow.config import Config
 
@@ -174,7 +173,7 @@ class PoolOutlook:
             return None
         edges = (max(days) - gpus for days in (fan.low[BAND], fan.middle, fan.high[BAND]))
         # less than half a GPU is none, as where a pool is full
-        return Estimate(*(float(math.ceil(round(edge, 6))) if edge >= _FULL_WITHIN else 0.0 for edge in edges))
+        return Estimate(*(float(whole_ceil(edge)) if edge >= _FULL_WITHIN else 0.0 for edge in edges))
 
     def order_by(self, day: date) -> date:
         """Return the last day to order GPUs that are needed on a day."""

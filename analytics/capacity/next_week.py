@@ -21,6 +21,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analytics.capacity.peak_demand import SEEN_MIN, UNKNOWN_MAX
+from analytics.proportions import whole_ceil
 from fallow.clock import DAY_MS, HOUR_MS, floor_ms
 
 Floats = NDArray[np.float64]
@@ -133,7 +134,7 @@ def _week_ahead(pool: PoolHours, track: _Track, typical: float, shape: Floats) -
     if track.is_whole:
         # the whole numbers inside: demand is one of them, so that the narrower interval holds as often
         point = float(round(point))
-        low, high = min(point, math.ceil(round(low, 6))), max(point, math.floor(round(high, 6)))
+        low, high = min(point, whole_ceil(low)), max(point, math.floor(round(high, 6)))
     return WeekAhead(float(low), float(point), float(high), len(track.misses) // _WEEK_DAYS)
 
 

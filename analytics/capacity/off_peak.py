@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from analytics.capacity.demand import hourly_levels
 from analytics.intervals import clip, merge
+from analytics.proportions import whole_ceil
 from analytics.states import IN_USE, UNUSED
 from fallow.clock import MINUTE_MS, WEEK_MS, floor_ms, from_ms
 
@@ -93,8 +94,7 @@ def _unused(hours: pl.DataFrame, zone: tzinfo) -> list[int] | None:
         return None
     # the least value that nine tenths do not exceed
     needed_by_hour = {
-        hour: sorted(values)[max(0, math.ceil(round(QUANTILE * len(values), 6)) - 1)]
-        for hour, values in by_hour.items()
+        hour: sorted(values)[max(0, whole_ceil(QUANTILE * len(values)) - 1)] for hour, values in by_hour.items()
     }
     return [max(0, math.floor(there - needed_by_hour[hour] + 1e-6)) for hour in range(HOURS)]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analytics.proportions import whole_ceil
 from fallow.clock import DAY_MS, HOUR_MS, WEEK_MS, floor_ms
 
 QUANTILE, QUANTILE_PROD = 0.95, 0.99
@@ -54,10 +54,10 @@ class PeakDemand:
 
     def reserve(self, margin: float = MARGIN) -> int:
         """Return the GPUs to keep beyond the peak."""
-        return self.kept(margin) - math.ceil(round(self.peak, 6))
+        return self.kept(margin) - whole_ceil(self.peak)
 
     def _with_reserve(self, peak: float, margin: float) -> int:
-        return math.ceil(round(peak * (1 + margin) * (1 + 1 / self.days), 6))
+        return whole_ceil(peak * (1 + margin) * (1 + 1 / self.days))
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,7 @@ def backtests(hours: pl.DataFrame, until_ms: int, quantile: float, margins: Sequ
         return [None for _ in margins]
     over = [np.concatenate([week - before.kept(margin) for before, week in weeks]) for margin in margins]
     return [
-        Backtest(len(weeks), len(each), int((each > 0).sum()), math.ceil(round(max(0.0, float(each.max())), 6)))
-        for each in over
+        Backtest(len(weeks), len(each), int((each > 0).sum()), whole_ceil(max(0.0, float(each.max())))) for each in over
     ]
 
 
@@ -162,4 +161,4 @@ def _known(hours: pl.DataFrame, since_ms: int, until_ms: int) -> pl.DataFrame:
 
 def _quantile(values: NDArray[np.float64], share: float) -> float:
     """Return the lowest value that at least this share of the values does not exceed."""
-    return float(np.sort(values)[max(0, math.ceil(round(share * len(values), 6)) - 1)])
+    return float(np.sort(values)[max(0, whole_ceil(share * len(values)) - 1)])

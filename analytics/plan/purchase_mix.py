@@ -9,7 +9,6 @@ that the result is the optimum of the linear program over all hours: tests/plan/
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from analytics.money.offers import COMMITTED, GpuOffer, OfferKind
 from analytics.money.prices import HOURS_PER_YEAR
+from analytics.proportions import whole_ceil
 
 Hours = NDArray[np.float64]
 
@@ -97,7 +97,7 @@ def cheapest_mix(need: Hours, firm: Hours, options: Sequence[Option]) -> Mix | N
     `need` and `firm` are GPUs in each hour; the work of `firm` must not be interrupted. If several options of a kind
     are paid by use, the cheapest counts.
     """
-    hours, levels = len(need), math.ceil(round(float(need.max(initial=0.0)), 6))  # sums of floats may exceed an integer
+    hours, levels = len(need), whole_ceil(float(need.max(initial=0.0)))
     firm_hours, all_hours = _level_hours(firm, levels), _level_hours(need, levels)
     choices = tuple(_choices(options))
     costs = np.stack([each.costs(firm_hours, all_hours, hours) for each in choices])

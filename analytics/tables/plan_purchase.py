@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from datetime import date
 from operator import itemgetter
@@ -12,6 +11,7 @@ from analytics.ledger.summary import Totals
 from analytics.money.offers import GpuOffer, is_old
 from analytics.plan.purchase import WEEKS_MIN, PoolPurchase
 from analytics.plan.purchase_mix import Mix, Option
+from analytics.proportions import whole_ceil
 from analytics.tables.chart import Chart, ChartPlace, Level, Line, Panel
 from analytics.tables.names import GPUS, POOL, card_name, least_to_most, model_if_several, place_name
 from analytics.tables.point_samples import sampled_note
@@ -289,8 +289,8 @@ def _needed(pool: PoolPurchase) -> Cell:
     need = pool.curve.hours["need"].to_numpy()
     if not len(need):
         return None
-    # whole GPUs, as in the mix: a job that waits for a part of an hour needs a part of a GPU
-    most = math.ceil(round(float(need.max()), 6))
+    # as in the mix: a job that waits for a part of an hour needs a part of a GPU
+    most = whole_ceil(float(need.max()))
     return tr("{mean}, at most {most}", mean=Number(float(need.mean()), 1), most=Number(most))
 
 

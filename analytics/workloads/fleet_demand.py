@@ -29,6 +29,7 @@ from analytics.intervals import SPAN_MS, levels, merge
 from analytics.language.sentences import Number, tr
 from analytics.ledger.day_owners import UNWATCHED_SOURCES
 from analytics.ledger.sampled import UNCONFIRMED_MAX
+from analytics.proportions import whole_ceil
 from analytics.states import IDLE_ALLOCATED, IN_USE
 from analytics.workloads.confidence import HISTORY_MIN_DAYS as GRADED_MIN_DAYS
 from analytics.workloads.confidence import grade, observe, right_clocks, watched_enough
@@ -249,9 +250,7 @@ class _Pool:
             if tested is not None and tested.shortfall_gpus > peak.reserve(margin):
                 return _Split(0, 0, (), ())
             left = min(unused, self._left_gpus(peak.kept(margin), uncertain))
-            grown = min(
-                left, self._left_gpus(max(peak.kept(margin), math.ceil(round(ahead.peak or 0.0, 6))), uncertain)
-            )
+            grown = min(left, self._left_gpus(max(peak.kept(margin), whole_ceil(ahead.peak or 0.0)), uncertain))
             taken = hosts.take(grown)
             return _Split(left, grown, taken, tuple(gpu for gpu in taken if gpu not in snoozed))
 
